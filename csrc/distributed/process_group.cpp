@@ -66,16 +66,16 @@ Fingerprint fingerprint(Collective op, const Tensor& t, Reduction reduction = Re
 }
 
 void check_list(const char* op, const Tensors& list, int ranks) {
-  FL_CHECK_KIND(static_cast<int>(list.size()) == ranks, Value, "[", op, "] expected a list of ", ranks,
-                " tensors, one for each rank, got ", list.size());
+  FL_CHECK(static_cast<int>(list.size()) == ranks, "[", op, "] expected a list of ", ranks,
+           " tensors, one for each rank, got ", list.size());
 }
 
 void check_alike(const char* op, const Tensors& list, const Tensor& like) {
   for (const Tensor& t : list) {
-    FL_CHECK_KIND(t.dtype() == like.dtype(), Value, "[", op, "] Invalid tensor type: expected tensors of ",
-                  name_of(like.dtype()), ", got ", name_of(t.dtype()));
-    FL_CHECK_KIND(t.numel() == like.numel(), Value, "[", op, "] Invalid tensor size: expected tensors of ",
-                  like.numel(), " elements, got ", t.numel());
+    FL_CHECK(t.dtype() == like.dtype(), "[", op, "] Invalid tensor type: expected tensors of ",
+             name_of(like.dtype()), ", got ", name_of(t.dtype()));
+    FL_CHECK(t.numel() == like.numel(), "[", op, "] Invalid tensor size: expected tensors of ", like.numel(),
+             " elements, got ", t.numel());
   }
 }
 

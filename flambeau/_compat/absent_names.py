@@ -18,10 +18,7 @@ _RPC = "remote procedure calls are not written"
 _ROCM = "ROCm is not supported"
 _GPU = "this part of CUDA is not written"
 
-_FSDP = (
-    "DataParallelMeshDims FlatParameter ~LocalOptimStateDictConfig ~ShardedOptimStateDictConfig "
-    "OptimStateKeyType{PARAM_ID,PARAM_NAME} ~StateDictConfig ~OptimStateDictConfig StateDictSettings"
-)
+_FSDP = "DataParallelMeshDims FlatParameter"
 _QUANT_NAMES = (
     "QConfigMapping FakeQuantize FakeQuantizeBase default_qat_qconfig disable_observer disable_fake_quant enable_fake_quant "
     "enable_observer fuse_modules_qat get_default_qat_qconfig get_default_qconfig_mapping float_qparams_weight_only_qconfig "
@@ -117,16 +114,9 @@ TABLE: dict[str, tuple[str, str]] = {
     "distributed._symmetric_memory": (_MANY, "enable_symm_mem_for_group empty rendezvous"),
     "distributed._tools": ("", ""),
     "distributed.autograd": (_RPC, "backward context get_gradients"),
-    _CHECKPOINT: (
-        _SHARD,
-        "HuggingFaceStorageReader HuggingFaceStorageWriter LoadPlan LoadPlanner SavePlan SavePlanner StorageReader "
-        "StorageWriter",
-    ),
-    f"{_CHECKPOINT}.hf_storage": (_SHARD, "HuggingFaceStorageReader HuggingFaceStorageWriter"),
+    _CHECKPOINT: (_SHARD, "load_sharded_optimizer_state_dict"),
     f"{_CHECKPOINT}.optimizer": (_SHARD, "load_sharded_optimizer_state_dict"),
-    f"{_CHECKPOINT}.planner": (_SHARD, "LoadItemType{BYTE_IO,TENSOR} LoadPlan LoadPlanner ReadItem SavePlan SavePlanner"),
     f"{_CHECKPOINT}.quantized_hf_storage": (_SHARD, "QuantizedHuggingFaceStorageReader"),
-    f"{_CHECKPOINT}.staging": (_SHARD, "BlockingAsyncStager DefaultStager StagingOptions"),
     "distributed.config": (_MANY, "patch compile_on_one_rank=False use_torchcomms=False"),
     "distributed.elastic.agent.server.health_check_server": (_MANY, "HealthCheckServer"),
     "distributed.elastic.rendezvous": (_MANY, "RendezvousParameters"),
@@ -134,14 +124,11 @@ TABLE: dict[str, tuple[str, str]] = {
     "distributed.fsdp._common_utils": (_SHARD, "_FSDPState clean_tensor_name"),
     "distributed.fsdp._runtime_utils": (_SHARD, "_lazy_init"),
     "distributed.fsdp._traversal_utils": (_SHARD, "_get_fsdp_handles"),
-    "distributed.fsdp.sharded_grad_scaler": (_SHARD, "ShardedGradScaler"),
     "distributed.rpc": (
         _RPC,
         "RRef BackendType TensorPipeRpcBackendOptions WorkerInfo get_worker_info init_rpc remote rpc_async rpc_sync shutdown",
     ),
     "distributed.rpc.functions": (_RPC, "@async_execution"),
-    "distributed.tensor.experimental": (_SHARD, "context_parallel register_sharding"),
-    "distributed.tensor.experimental._attention": (_SHARD, "context_parallel_unshard set_rotate_method _set_cp_global_var"),
     "numa": ("", ""),
     "numa.binding": ("binding processes to memory nodes is not written", "AffinityMode{NODE,SOCKET,EXCLUSIVE,CORE_COMPLEX} NumaOptions"),
     # ------------------------------------------------------------------------------------------ tools and native code

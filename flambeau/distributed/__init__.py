@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flambeau.distributed import distributed_c10d
+from flambeau.distributed import _functional_collectives, distributed_c10d
 from flambeau.distributed.distributed_c10d import *
 from flambeau.distributed.distributed_c10d import (
     _all_gather_base,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau
+from flambeau.distributed import _in_graph
 from flambeau.distributed._groups import (
     GroupMember,
     _member_group,
@@ -141,6 +142,8 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
     if member is None:
         _warn_not_in_group("all_reduce")
         return None
+    if flambeau.compiler.is_compiling():
+        return _in_graph.all_reduce(tensor, op, member, async_op)
     if tensor.is_sparse:
         return _all_reduce_sparse(tensor, op, member, async_op)
     if tensor.is_complex():
@@ -199,6 +202,8 @@ def broadcast(
         _warn_not_in_group("broadcast")
         return None
     root = _root("broadcast", member, src, group_src)
+    if flambeau.compiler.is_compiling():
+        return _in_graph.broadcast(tensor, root, member, async_op)
     return _submit(member, "broadcast", (tensor, root), [tensor], async_op)
 
 
@@ -244,6 +249,8 @@ def all_gather_into_tensor(
     if member is None:
         _warn_not_in_group("all_gather_into_tensor")
         return None
+    if flambeau.compiler.is_compiling():
+        return _in_graph.all_gather_into_tensor(output_tensor, input_tensor, member, async_op)
     parts = equal_parts("all_gather_into_tensor", output_tensor, member.size(), input_tensor)
     return _submit(member, "all_gather", (parts, input_tensor), [output_tensor], async_op)
 
@@ -343,6 +350,8 @@ def reduce_scatter_tensor(
     if member is None:
         _warn_not_in_group("reduce_scatter_tensor")
         return None
+    if flambeau.compiler.is_compiling():
+        return _in_graph.reduce_scatter_tensor(output, input, op, member, async_op)
     _check_complex("reduce_scatter_tensor", output, op)
     number, sent = member.reducing(op, equal_parts("reduce_scatter_tensor", input, member.size(), output), False)
     return _submit(member, "reduce_scatter", (output, sent, number), [output], async_op)
@@ -379,6 +388,8 @@ def all_to_all_single(
     if member is None:
         _warn_not_in_group("all_to_all_single")
         return None
+    if flambeau.compiler.is_compiling():
+        return _in_graph.all_to_all_single(output, input, output_split_sizes, input_split_sizes, member, async_op)
     outputs = split_for_ranks("all_to_all_single", output, output_split_sizes, member.size())
     inputs = split_for_ranks("all_to_all_single", input, input_split_sizes, member.size())
     return _submit(member, "all_to_all", (outputs, inputs), [output], async_op)

@@ -329,7 +329,7 @@ def _make_group(
     config = BackendConfig(backend)
     _check_backends(config)
     lowered = "undefined" if backend is None else str(backend).lower()
-    config_name = "undefined" if ":" in lowered else lowered
+    config_name = lowered
     scoped = PrefixStore(f"group/{name}", store)
     plugin = Backend._plugins.get(lowered)
     if plugin is not None:
@@ -410,7 +410,8 @@ def destroy_process_group(group: Any = None) -> None:
     if group == GroupMember.NON_GROUP_MEMBER:
         return
     if group is None or group is GroupMember.WORLD:
-        _get_default_group()
+        if GroupMember.WORLD is None:
+            raise AssertionError("[destroy_process_group] expected an initialized process group, got none")
         for pg in list(_world.pg_map):
             pg._close()
             _world.remove(pg)

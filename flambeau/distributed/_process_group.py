@@ -30,7 +30,7 @@ def equal_parts(op: str, whole: Any, count: int, like: Any) -> list[Any]:
     """Views of a tensor, one for each rank, each with as many elements as `like`."""
     whole = whole.detach()
     if whole.numel() != count * like.numel():
-        raise ValueError(
+        raise RuntimeError(
             f"[{op}] expected the larger tensor to have {count} times as many elements as the smaller, got {whole.numel()} "
             f"and {like.numel()}: tensor size must be equal to world_size times tensor size"
         )
@@ -82,7 +82,7 @@ class ProcessGroup:
         self._group_name, self._rank, self._size = name, rank, size
         self._timeout, self._limit = timeout, milliseconds(timeout)
         self._config, self._config_name, self._store = config, config_name, store
-        self._explicit = config_name == "undefined" and len(config.device_backend_map) > 1
+        self._explicit = ":" in config_name
         self.group_desc = desc or "undefined"
         self.bound_device_id: Any = None
 

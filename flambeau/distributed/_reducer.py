@@ -338,12 +338,12 @@ def _register_builtin_comm_hook(reducer: Reducer, kind: BuiltinCommHookType) -> 
 class Logger:
     """Facts about a data-parallel module, for `_get_ddp_logging_data`."""
 
-    def __init__(self, reducer: Reducer) -> None:
-        self.reducer = reducer
+    def __init__(self, reducer: Reducer, facts: dict[str, Any] | None = None) -> None:
+        self.reducer, self.facts = reducer, facts or {}
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:
         reducer = self.reducer
-        return {
+        return self.facts | {
             "world_size": reducer.group.size(),
             "rank": reducer.group.rank(),
             "backend_name": reducer.group.name(),

@@ -144,8 +144,23 @@ class DeviceMesh:
             return root._flattened[mesh_dim].get_group()
         dim = self._dim(mesh_dim)
         if not self._dim_groups:
-            raise RuntimeError("[DeviceMesh] DeviceMesh process groups not initialized!")
+            self._dim_groups = self._existing_groups()
         return self._dim_groups[dim]
+
+    def _existing_groups(self) -> list[Any]:
+        """The groups of a mesh that came without them, from a file for instance: those that this process is in already."""
+        found = []
+        for dim in range(self.ndim):
+            index = tuple(slice(None) if d == dim else at for d, at in enumerate(self._coordinate or ()))
+            ranks = self.mesh[index].tolist() if self._coordinate is not None else []
+            group = groups._find_pg_by_ranks_and_tag("", ranks) if groups.is_initialized() else None
+            if group is None:
+                raise RuntimeError(
+                    "[DeviceMesh] DeviceMesh process groups not initialized! Expected a group of the ranks "
+                    f"{ranks}, got none: make a mesh of this shape first"
+                )
+            found.append(group)
+        return found
 
     def get_all_groups(self) -> list[Any]:
         return [self.get_group(dim) for dim in range(self.ndim)]
@@ -203,6 +218,19 @@ class DeviceMesh:
                 members = made
         root._flattened[name] = flat = root._part(own, (name,), [members])
         return flat
+
+    def _unflatten(
+        self, dim: int | str, mesh_sizes: tuple[int, ...], mesh_dim_names: tuple[str, ...], backend_override: Any = None
+    ) -> DeviceMesh:
+        """One dimension as several."""
+        at = self._dim(dim)
+        shape = (*self.shape[:at], *mesh_sizes, *self.shape[at + 1 :])
+        names = self.mesh_dim_names or tuple(f"dim_{i}" for i in range(self.ndim))
+        ranks = self.mesh.reshape(shape)
+        return DeviceMesh(self.device_type, ranks, mesh_dim_names=(*names[:at], *mesh_dim_names, *names[at + 1 :]))
+
+    def _get_root_mesh(self) -> DeviceMesh:
+        return self._root or self
 
     @staticmethod
     def _concatenate(meshes: list[DeviceMesh]) -> DeviceMesh:

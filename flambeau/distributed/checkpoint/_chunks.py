@@ -1,8 +1,7 @@
-"""Parts of tensors: which part this process has, and the copying between parts of different divisions."""
+"""Parts of tensors: which part this process has, and what parts of different divisions have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import flambeau
@@ -10,7 +9,7 @@ from flambeau.distributed.checkpoint.metadata import ChunkStorageMetadata
 from flambeau.distributed.tensor._api import DTensor
 from flambeau.distributed.tensor._spec import compute_local_shape_and_global_offset
 
-__all__ = ["chunk_of", "chunks_of", "copy_overlap", "local_of"]
+__all__ = ["chunk_of", "chunks_of", "local_of", "overlap"]
 
 
 def local_of(tensor: Any) -> Any:
@@ -29,23 +28,10 @@ def chunks_of(tensor: Any) -> list[ChunkStorageMetadata]:
     return [chunk_of(tensor)]
 
 
-def copy_overlap(target: Any, target_offset: Sequence[int], source: Any, source_offset: Sequence[int]) -> None:
-    """Copies the elements that two parts of one tensor have in common."""
-    if target.dim() == 0:
-        target.copy_(source.reshape(()))
-        return
-    into, out_of = target, source
-    for dim in range(target.dim()):
-        start = max(target_offset[dim], source_offset[dim])
-        end = min(target_offset[dim] + target.shape[dim], source_offset[dim] + source.shape[dim])
-        if end <= start:
-            return
-        into = into.narrow(dim, start - target_offset[dim], end - start)
-        out_of = out_of.narrow(dim, start - source_offset[dim], end - start)
-    into.copy_(out_of)
-
-
-def overlaps(chunk: ChunkStorageMetadata, other: ChunkStorageMetadata) -> bool:
-    return all(
-        max(a, b) < min(a + m, b + n) for a, m, b, n in zip(chunk.offsets, chunk.sizes, other.offsets, other.sizes)
-    )
+def overlap(chunk: ChunkStorageMetadata, other: ChunkStorageMetadata) -> tuple[list[int], list[int]] | None:
+    """Offsets and sizes of what two parts of one tensor have in common; None when that is nothing."""
+    offsets = [max(a, b) for a, b in zip(chunk.offsets, other.offsets)]
+    ends = [min(a + m, b + n) for a, m, b, n in zip(chunk.offsets, chunk.sizes, other.offsets, other.sizes)]
+    if any(end <= start for start, end in zip(offsets, ends)):
+        return None
+    return offsets, [end - start for start, end in zip(offsets, ends)]

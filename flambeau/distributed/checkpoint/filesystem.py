@@ -6,14 +6,34 @@ Killed at any time, a save leaves the previous checkpoint as it was.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import re
+import uuid
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import flambeau
-from flambeau.distributed.checkpoint.metadata import Metadata, _StorageInfo, read_metadata, write_metadata
+from flambeau.distributed.checkpoint.metadata import (
+    Metadata,
+    StorageMeta,
+    _StorageInfo,
+    read_metadata,
+    write_metadata,
+)
+from flambeau.distributed.checkpoint.planner import (
+    LoadItemType,
+    LoadPlan,
+    LoadPlanner,
+    ReadItem,
+    SavePlan,
+    SavePlanner,
+    WriteItem,
+    WriteItemType,
+)
+from flambeau.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult, completed
 
 __all__ = ["FileSystemReader", "FileSystemWriter"]
 
@@ -26,7 +46,7 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-class FileSystemWriter:
+class FileSystemWriter(StorageWriter):
     """Writes a checkpoint to a folder."""
 
     def __init__(
@@ -41,34 +61,60 @@ class FileSystemWriter:
         **_: Any,
     ) -> None:
         self.path, self.sync_files, self.overwrite = Path(path), sync_files, overwrite
+        self.save_id = str(uuid.uuid4())
 
     def reset(self, checkpoint_id: Any = None) -> None:
         if checkpoint_id is not None:
             self.path = Path(checkpoint_id)
+        self.save_id = str(uuid.uuid4())
 
-    def prepare(self) -> int:
-        """Makes the folder; returns a number for the data files that no earlier save used."""
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None: ...
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.overwrite and (self.path / ".metadata").exists():
             raise RuntimeError(f"[checkpoint] Checkpoint already exists and {self.overwrite=}: {self.path}")
-        numbers = [int(found[1]) for name in os.listdir(self.path) if (found := re.match(r"__\d+_(\d+)\.distcp", name))]
-        return max(numbers, default=-1) + 1
+        return plan
 
-    def write(self, rank: int, number: int, items: list[tuple[Any, Any]]) -> dict[Any, _StorageInfo]:
-        """Writes (index, value) pairs to this rank's file; returns where each lies."""
-        name = f"__{rank}_{number}.distcp"
-        places = {}
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        """Gives each process the name of its file, with a number that no earlier save in the folder used."""
+        numbers = [int(found[1]) for name in os.listdir(self.path) if (found := re.match(r"__\d+_(\d+)\.distcp", name))]
+        number = max(numbers, default=-1) + 1
+        return [dataclasses.replace(plan, storage_data=f"__{rank}_{number}.distcp") for rank, plan in enumerate(plans)]
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        name = plan.storage_data
+        results = []
         with open(self.path / name, "wb") as file:
-            for index, value in items:
+            for item in plan.items:
                 start = file.tell()
-                buffer = io.BytesIO()
-                flambeau.save(value, buffer)
-                file.write(buffer.getbuffer())
-                places[index] = _StorageInfo(name, start, file.tell() - start)
+                file.write(self._bytes(item, planner.resolve_data(item)))
+                size = file.tell() - start
+                results.append(WriteResult(item.index, size, _StorageInfo(name, start, size)))
             file.flush()
             if self.sync_files:
                 os.fsync(file.fileno())
-        return places
+        return completed(results)
+
+    @staticmethod
+    def _bytes(item: WriteItem, data: Any) -> Any:
+        if item.type is WriteItemType.BYTE_IO:
+            return data.getbuffer()
+        buffer = io.BytesIO()
+        flambeau.save(data.detach().cpu().clone(), buffer)  # a clone: a view would bring its whole storage
+        return buffer.getbuffer()
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        metadata.storage_data = {result.index: result.storage_data for row in results for result in row}
+        metadata.storage_meta = self.storage_meta()
+        self.commit(metadata)
+
+    def storage_meta(self) -> StorageMeta:
+        return StorageMeta(str(self.path), self.save_id)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
+        return isinstance(checkpoint_id, (str, os.PathLike)) and "://" not in str(checkpoint_id)
 
     def commit(self, metadata: Metadata) -> None:
         temporary = self.path / ".metadata.tmp"
@@ -85,24 +131,72 @@ class FileSystemWriter:
                 os.unlink(self.path / name)
 
 
-class FileSystemReader:
+class FileSystemReader(StorageReader):
     """Reads a checkpoint from a folder."""
 
     def __init__(self, path: Any, **_: Any) -> None:
         self.path = Path(path)
+        self.storage_data: dict[Any, _StorageInfo] = {}
 
     def reset(self, checkpoint_id: Any = None) -> None:
         if checkpoint_id is not None:
             self.path = Path(checkpoint_id)
 
-    def read_metadata(self) -> Metadata:
+    @property
+    def checkpoint_id(self) -> Any:
+        return self.path
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         file = self.path / ".metadata"
         if not file.exists():
             raise RuntimeError(f"[checkpoint] expected a checkpoint, got no {file}")
         return read_metadata(file.read_bytes())
 
-    def read(self, place: _StorageInfo, weights_only: bool = True) -> Any:
+    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        self.storage_data = metadata.storage_data
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """Reads each saved chunk once, whatever parts of it are wanted."""
+        by_chunk: dict[Any, list[ReadItem]] = {}
+        for item in plan.items:
+            by_chunk.setdefault(item.storage_index, []).append(item)
+        for index, items in by_chunk.items():
+            raw = self._raw(self.storage_data[index])
+            if items[0].type is LoadItemType.BYTE_IO:
+                planner.load_bytes(items[0], raw)
+                continue
+            saved = flambeau.load(raw, map_location="cpu", weights_only=True)
+            saved = saved._local_tensor if hasattr(saved, "_local_tensor") else saved
+            for item in items:
+                deliver(item, saved, planner)
+        return completed(None)
+
+    def _raw(self, place: _StorageInfo) -> io.BytesIO:
         with open(self.path / place.relative_path, "rb") as file:
             file.seek(place.offset)
-            buffer = io.BytesIO(file.read(place.length))
-        return flambeau.load(buffer, map_location="cpu", weights_only=weights_only)
+            return io.BytesIO(file.read(place.length))
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
+        return FileSystemWriter.validate_checkpoint_id(checkpoint_id)
+
+
+def deliver(item: ReadItem, saved: Any, planner: LoadPlanner) -> None:
+    """Copies the wanted part of a saved chunk to where the planner wants it."""
+    for dim, (start, length) in enumerate(zip(item.storage_offsets, item.lengths)):
+        saved = saved.narrow(dim, start, length)
+    target = planner.resolve_tensor(item).detach()
+    if tuple(target.shape) != tuple(saved.shape):
+        raise AssertionError(
+            f"[checkpoint] expected {tuple(saved.shape)} from the planner for {item.storage_index.fqn}, got "
+            f"{tuple(target.shape)}"
+        )
+    with flambeau.no_grad():
+        target.copy_(saved)
+    planner.commit_tensor(item, target)

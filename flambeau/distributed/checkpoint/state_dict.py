@@ -39,7 +39,11 @@ class StateDictOptions:
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
-    return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+    """The module that programs know, without what trains it on many processes."""
+    from flambeau.distributed.fsdp import FullyShardedDataParallel
+
+    wrappers = (nn.parallel.DistributedDataParallel, FullyShardedDataParallel)
+    return model.module if isinstance(model, wrappers) else model
 
 
 def _names(model: nn.Module) -> dict[Any, str]:
@@ -82,6 +86,18 @@ def _placed(value: Any, own: Any, options: StateDictOptions) -> Any:
         _collectives.broadcast(received, src=0)
         return received
     return value
+
+
+def _placed_as(value: Any, parameter: Any) -> Any:
+    """An entry of an optimizer's state, divided as its parameter when it has the parameter's shape."""
+    if not isinstance(value, fl.Tensor):
+        return value
+    value = value.clone()  # two optimizers must not count steps in one tensor
+    if not isinstance(parameter, DTensor) or isinstance(value, DTensor):
+        return value
+    if tuple(value.shape) != tuple(parameter.shape):
+        return value
+    return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=None)
 
 
 def get_model_state_dict(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-import uuid
+from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum
 from typing import Any
@@ -11,18 +11,11 @@ from typing import Any
 import flambeau
 from flambeau.distributed import _groups
 from flambeau.distributed._objects import all_gather_object, broadcast_object_list
-from flambeau.distributed.checkpoint._chunks import chunk_of, local_of
-from flambeau.distributed.checkpoint._nested_dict import flatten_state_dict
+from flambeau.distributed.checkpoint.default_planner import DefaultSavePlanner
 from flambeau.distributed.checkpoint.filesystem import FileSystemWriter
-from flambeau.distributed.checkpoint.metadata import (
-    BytesStorageMetadata,
-    Metadata,
-    MetadataIndex,
-    StorageMeta,
-    TensorProperties,
-    TensorStorageMetadata,
-)
-from flambeau.distributed.tensor._api import DTensor
+from flambeau.distributed.checkpoint.metadata import Metadata
+from flambeau.distributed.checkpoint.planner import SavePlan
+from flambeau.distributed.checkpoint.staging import copy_of
 
 __all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "async_save", "save", "save_state_dict"]
 
@@ -97,42 +90,6 @@ def _values(state_dict: dict[str, Any]) -> dict[str, Any]:
     return {key: value.state_dict() if stateful(value) else value for key, value in state_dict.items()}
 
 
-def _describe(flat: dict[str, Any]) -> dict[str, Any]:
-    """What this process could write: the chunk of each tensor, None for other values."""
-    plan: dict[str, Any] = {}
-    for name, value in flat.items():
-        if isinstance(value, flambeau.Tensor):
-            chunk = chunk_of(value)
-            plan[name] = (tuple(chunk.offsets), tuple(chunk.sizes), tuple(value.shape), str(value.dtype))
-        else:
-            plan[name] = None
-    return plan
-
-
-def _assign(plans: list[dict[str, Any]]) -> dict[tuple[str, Any], int]:
-    """Which rank writes what: the first that has it, with the tensors that all have spread over the ranks."""
-    owners: dict[tuple[str, Any], list[int]] = {}
-    for rank, plan in enumerate(plans):
-        for name, chunk in plan.items():
-            empty = chunk is not None and 0 in chunk[1] and 0 not in chunk[2]
-            if not empty:
-                owners.setdefault((name, None if chunk is None else chunk[0]), []).append(rank)
-    loads = [0] * len(plans)
-    chosen = {}
-    for key, ranks in owners.items():
-        name, offset = key
-        if offset is None:
-            chosen[key] = ranks[0]
-            continue
-        size = 1
-        for length in plans[ranks[0]][name][1]:
-            size *= length
-        rank = min(ranks, key=lambda r: (loads[r], r))
-        loads[rank] += size
-        chosen[key] = rank
-    return chosen
-
-
 def save(
     state_dict: dict[str, Any],
     *,
@@ -144,79 +101,70 @@ def save(
     use_collectives: bool = True,
 ) -> Metadata:
     """Saves a state dict of all processes together; returns when the checkpoint is complete."""
-    return _save(_values(state_dict), checkpoint_id, storage_writer, _group(process_group, no_dist))
+    return _save(_values(state_dict), checkpoint_id, storage_writer, _group(process_group, no_dist), planner)
 
 
-def _save(state_dict: dict[str, Any], checkpoint_id: Any, writer: Any, group: Any) -> Metadata:
+def _everywhere(group: Any, step: str, action: Callable[[], Any]) -> list[Any]:
+    """What an action returns on each process. When it fails somewhere, all processes raise what failed where."""
+    try:
+        own = (action(), None)
+    except Exception as error:
+        own = (None, error)
+    results = _gather(group, own)
+    failures = {rank: error for rank, (_, error) in enumerate(results) if error is not None}
+    if failures:
+        raise CheckpointException(step, failures) from own[1]
+    return [value for value, _ in results]
+
+
+def _on_first(group: Any, step: str, action: Callable[[], Any]) -> Any:
+    """What an action returns on the first process, for all."""
+    outcome: Any = (None, None)
+    if group.rank() == 0:
+        try:
+            outcome = (action(), None)
+        except Exception as error:
+            outcome = (None, error)
+    value, error = _broadcast(group, outcome)
+    if error is not None:
+        raise CheckpointException(step, {0: error})
+    return value
+
+
+def _save(state_dict: dict[str, Any], checkpoint_id: Any, writer: Any, group: Any, planner: Any = None) -> Metadata:
     if writer is None:
         if checkpoint_id is None:
             raise RuntimeError("[checkpoint] expected checkpoint_id or storage_writer, got neither")
         writer = FileSystemWriter(checkpoint_id)
     else:
         writer.reset(checkpoint_id)
-    flat, paths = flatten_state_dict(state_dict)
-    failure: Any = None
-    number = None
-    if group.rank() == 0:
-        try:
-            number = writer.prepare()
-        except Exception as error:
-            failure = error
-    number, failure = _broadcast(group, (number, failure))
-    if failure is not None:
-        raise CheckpointException("prepare", {0: failure})
-    plans = _gather(group, _describe(flat))
-    owners = _assign(plans)
-    items = []
-    for name, value in flat.items():
-        offset = tuple(chunk_of(value).offsets) if isinstance(value, flambeau.Tensor) else None
-        if owners.get((name, offset)) == group.rank():
-            index = MetadataIndex(name, None if offset is None else flambeau.Size(offset))
-            items.append((index, local_of(value).cpu().clone() if offset is not None else value))
-    try:
-        places, error = writer.write(group.rank(), number, items), None
-    except Exception as caught:
-        places, error = {}, caught
-    results = _gather(group, (places, error, paths, {n: _geometry(v) for n, v in flat.items()}))
-    failures = {rank: error for rank, (_, error, _, _) in enumerate(results) if error is not None}
-    if failures:
-        raise CheckpointException("write", failures)
-    metadata = _join(results, plans)
-    metadata.storage_meta = StorageMeta(str(writer.path), str(uuid.uuid4()))
-    if group.rank() == 0:
-        writer.commit(metadata)
-    _broadcast(group, None)
-    return metadata
+    planner = planner or DefaultSavePlanner(dedup_save_to_lowest_rank=getattr(writer, "needs_lowest_rank", False))
+    first = group.rank() == 0
 
+    def plan() -> SavePlan:
+        planner.set_up_planner(state_dict, writer.storage_meta(), first)
+        writer.set_up_storage_writer(first)
+        return writer.prepare_local_plan(planner.create_local_plan())
 
-def _geometry(value: Any) -> Any:
-    if not isinstance(value, flambeau.Tensor):
-        return BytesStorageMetadata()
-    local = value._local_tensor if isinstance(value, DTensor) else value
-    properties = TensorProperties(local.dtype, flambeau.strided, value.requires_grad, flambeau.contiguous_format, False)
-    return TensorStorageMetadata(properties, flambeau.Size(value.shape), [])
+    plans = _everywhere(group, "plan", plan)
 
+    def decide() -> tuple[list[SavePlan], Metadata]:
+        chosen, metadata = planner.create_global_plan(plans)
+        return writer.prepare_global_plan(chosen), metadata
 
-def _join(results: list[Any], plans: list[dict[str, Any]]) -> Metadata:
-    """The metadata of the whole from those of the ranks."""
-    entries: dict[str, Any] = {}
-    paths: dict[str, Any] = {}
-    storage: dict[MetadataIndex, Any] = {}
-    for (places, _, own_paths, geometry), plan in zip(results, plans):
-        for name, entry in geometry.items():
-            entries.setdefault(name, entry)
-            paths.setdefault(name, own_paths[name])
-        for index, place in places.items():
-            entry = entries[index.fqn]
-            number = None
-            if isinstance(entry, TensorStorageMetadata):
-                offsets, sizes = plan[index.fqn][:2]
-                from flambeau.distributed.checkpoint.metadata import ChunkStorageMetadata
+    chosen, metadata = _on_first(group, "plan", decide)
 
-                number = len(entry.chunks)
-                entry.chunks.append(ChunkStorageMetadata(flambeau.Size(offsets), flambeau.Size(sizes)))
-            storage[MetadataIndex(index.fqn, index.offset, number)] = place
-    return Metadata(entries, paths, storage, None, "1.0.0")
+    def write() -> list[Any]:
+        future = writer.write_data(planner.finish_plan(chosen[group.rank()]), planner)
+        return future.result() if hasattr(future, "result") else future.wait()
+
+    results = _everywhere(group, "write", write)
+
+    def commit() -> Metadata:
+        writer.finish(metadata, results)
+        return metadata
+
+    return _on_first(group, "finish", commit)
 
 
 _background: dict[str, Any] = {}  # the group of asynchronous saves, by the name of the group it stands for
@@ -234,19 +182,6 @@ def _background_group(process_group: Any, no_dist: bool) -> Any:
     return _background[key]
 
 
-def _staged(value: Any) -> Any:
-    """A copy of the state that training does not change."""
-    if isinstance(value, DTensor):
-        return DTensor(value._local_tensor.detach().cpu().clone(), value._spec)
-    if isinstance(value, flambeau.Tensor):
-        return value.detach().cpu().clone()
-    if isinstance(value, dict):
-        return {key: _staged(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_staged(item) for item in value)
-    return value
-
-
 def async_save(
     state_dict: dict[str, Any],
     *,
@@ -261,20 +196,19 @@ def async_save(
 ) -> Any:
     """Copies the state and saves it in the background; returns a future of the metadata."""
     group = _background_group(process_group, no_dist)
-    staged = _staged(_values(state_dict))
+    staged = copy_of(_values(state_dict)) if async_stager is None else async_stager.stage(_values(state_dict))
     future: Future[Any] = Future()
 
     def run() -> None:
         try:
-            future.set_result(_save(staged, checkpoint_id, storage_writer, group))
+            state = staged.result() if isinstance(staged, Future) else staged
+            future.set_result(_save(state, checkpoint_id, storage_writer, group, planner))
         except BaseException as error:
             future.set_exception(error)
 
     threading.Thread(target=run, name="checkpoint", daemon=False).start()
-    if async_stager is not None:
-        copied: Future[Any] = Future()
-        copied.set_result(None)
-        return AsyncSaveResponse(copied, future)
+    if isinstance(staged, Future):
+        return AsyncSaveResponse(staged, future)
     return future
 
 
@@ -286,4 +220,4 @@ def save_state_dict(
     no_dist: bool = False,
     planner: Any = None,
 ) -> Metadata:
-    return _save(state_dict, None, storage_writer, _group(process_group, no_dist))
+    return _save(state_dict, None, storage_writer, _group(process_group, no_dist), planner)

@@ -180,8 +180,13 @@ class FSDPModule(flambeau.nn.Module):
     def _set_unshard_async_op(self, async_op: bool) -> None: ...
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
-        self.reshard()
-        return super()._apply(*args, **kwargs)  # type: ignore[misc]
+        for state in self._states():
+            state.group.reshard()
+        result = super()._apply(*args, **kwargs)  # type: ignore[misc]
+        for state in self._states():
+            for parameter in state.group.parameters:
+                parameter.adopt()
+        return result
 
 
 def _default_mesh() -> DeviceMesh:

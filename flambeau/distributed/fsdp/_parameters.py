@@ -85,6 +85,23 @@ class ShardedParameter:
             target.untyped_storage().resize_(target.numel() * target.element_size())
             target.copy_(values)
 
+    def adopt(self) -> None:
+        """Takes over a part that was moved or replaced (`to_empty`, `to`): collectives read the padded buffer."""
+        shown = self.owners[0][0]._parameters[self.owners[0][1]]
+        if isinstance(shown, DTensor):
+            self.sharded = shown
+        local = self.sharded._local_tensor
+        if local.device == self.padded.device and local.data_ptr() == self.padded.data_ptr():
+            return
+        self.dtype = local.dtype
+        self.padded = flambeau.zeros(self.padded_shape, dtype=local.dtype, device=local.device)
+        rows = local.movedim(self.dim, 0) if local.dim() else local.view(1)
+        with flambeau.no_grad():
+            self.padded[: rows.shape[0]].copy_(rows)
+            part = self.padded[: rows.shape[0]]
+            self.sharded._local_tensor = part.movedim(0, self.dim) if local.dim() else part.view(())
+        self.unsharded = None
+
     def _rows(self) -> int:
         return self.shape[self.dim] if len(self.shape) else 1
 

@@ -16,7 +16,9 @@ from flambeau.distributed.tensor._api import DTensor
 
 __all__ = [
     "BackwardPrefetch", "CPUOffload", "FullOptimStateDictConfig", "FullStateDictConfig", "FullyShardedDataParallel",
-    "LocalStateDictConfig", "MixedPrecision", "ShardedStateDictConfig", "ShardingStrategy", "StateDictType",
+    "LocalOptimStateDictConfig", "LocalStateDictConfig", "MixedPrecision", "OptimStateDictConfig", "OptimStateKeyType",
+    "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig", "StateDictSettings",
+    "StateDictType",
 ]  # fmt: skip
 
 
@@ -55,26 +57,58 @@ class CPUOffload:
     offload_params: bool = False
 
 
+class OptimStateKeyType(enum.Enum):
+    PARAM_NAME = 1
+    PARAM_ID = 2
+
+
 @dataclass
-class FullStateDictConfig:
+class StateDictConfig:
     offload_to_cpu: bool = False
+
+
+@dataclass
+class FullStateDictConfig(StateDictConfig):
     rank0_only: bool = False
 
 
 @dataclass
-class ShardedStateDictConfig:
-    offload_to_cpu: bool = False
+class ShardedStateDictConfig(StateDictConfig):
+    _use_dtensor: bool = False
 
 
 @dataclass
-class LocalStateDictConfig:
-    offload_to_cpu: bool = False
+class LocalStateDictConfig(StateDictConfig):
+    pass
 
 
 @dataclass
-class FullOptimStateDictConfig:
+class OptimStateDictConfig:
     offload_to_cpu: bool = True
+
+
+@dataclass
+class FullOptimStateDictConfig(OptimStateDictConfig):
     rank0_only: bool = False
+
+
+@dataclass
+class ShardedOptimStateDictConfig(OptimStateDictConfig):
+    _use_dtensor: bool = False
+
+
+@dataclass
+class LocalOptimStateDictConfig(OptimStateDictConfig):
+    offload_to_cpu: bool = False
+
+
+@dataclass
+class StateDictSettings:
+    """What `FullyShardedDataParallel.set_state_dict_type` was told."""
+
+    state_dict_type: StateDictType
+    state_dict_config: Any
+    optim_state_dict_config: Any
 
 
 class FullyShardedDataParallel(flambeau.nn.Module):
@@ -119,6 +153,7 @@ class FullyShardedDataParallel(flambeau.nn.Module):
         self._fsdp_wrapped_module = module
         self._state_dict_type = StateDictType.FULL_STATE_DICT
         self._state_dict_config: Any = FullStateDictConfig()
+        self._optim_state_dict_config: Any = FullOptimStateDictConfig()
 
     @property
     def module(self) -> Any:
@@ -189,19 +224,101 @@ class FullyShardedDataParallel(flambeau.nn.Module):
         module: Any, state_dict_type: StateDictType, state_dict_config: Any = None, optim_state_dict_config: Any = None
     ) -> Iterator[None]:
         wrapped = [one for one in module.modules() if isinstance(one, FullyShardedDataParallel)]
-        before = [(one._state_dict_type, one._state_dict_config) for one in wrapped]
-        FullyShardedDataParallel.set_state_dict_type(module, state_dict_type, state_dict_config)
+        before = [(one._state_dict_type, one._state_dict_config, one._optim_state_dict_config) for one in wrapped]
+        FullyShardedDataParallel.set_state_dict_type(
+            module, state_dict_type, state_dict_config, optim_state_dict_config
+        )
         try:
             yield
         finally:
-            for one, (kind, config) in zip(wrapped, before):
-                one._state_dict_type, one._state_dict_config = kind, config
+            for one, (kind, config, optim) in zip(wrapped, before):
+                one._state_dict_type, one._state_dict_config, one._optim_state_dict_config = kind, config, optim
 
     @staticmethod
-    def set_state_dict_type(module: Any, state_dict_type: StateDictType, config: Any = None, optim: Any = None) -> None:
-        for one in module.modules():
-            if isinstance(one, FullyShardedDataParallel):
-                one._state_dict_type, one._state_dict_config = state_dict_type, config or FullStateDictConfig()
+    def set_state_dict_type(
+        module: Any,
+        state_dict_type: StateDictType,
+        state_dict_config: Any = None,
+        optim_state_dict_config: Any = None,
+    ) -> StateDictSettings:
+        """What state dicts hold from now on; returns what they held before."""
+        before = FullyShardedDataParallel.get_state_dict_type(module)
+        for one in FullyShardedDataParallel.fsdp_modules(module):
+            one._state_dict_type = state_dict_type
+            one._state_dict_config = state_dict_config or FullStateDictConfig()
+            one._optim_state_dict_config = optim_state_dict_config or FullOptimStateDictConfig()
+        return before
+
+    @staticmethod
+    def get_state_dict_type(module: Any) -> StateDictSettings:
+        wrapped = FullyShardedDataParallel.fsdp_modules(module)
+        if not wrapped:
+            raise ValueError(f"[FullyShardedDataParallel] expected a module with sharded parts, got {type(module)}")
+        first = wrapped[0]
+        return StateDictSettings(first._state_dict_type, first._state_dict_config, first._optim_state_dict_config)
+
+    @staticmethod
+    def fsdp_modules(module: Any, root_only: bool = False) -> list[Any]:
+        """The wrappers in a module, the outermost first."""
+        wrapped = [one for one in module.modules() if isinstance(one, FullyShardedDataParallel)]
+        return wrapped[:1] if root_only else wrapped
+
+    def check_is_root(self) -> bool:
+        return True
+
+    # ------------------------------------------------------------------------------------ state of optimizers
+
+    @staticmethod
+    def optim_state_dict(model: Any, optim: Any, optim_state_dict: Any = None, group: Any = None) -> dict[str, Any]:
+        """The state of an optimizer under the names of parameters: whole tensors, or parts as the settings say."""
+        from flambeau.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+
+        settings = FullyShardedDataParallel.get_state_dict_type(model)
+        whole = settings.state_dict_type is StateDictType.FULL_STATE_DICT
+        state = get_optimizer_state_dict(model, optim, options=StateDictOptions(full_state_dict=whole))
+        only_first = whole and getattr(settings.optim_state_dict_config, "rank0_only", False)
+        return {} if only_first and _groups.get_rank(group) != 0 else state
+
+    @staticmethod
+    def optim_state_dict_to_load(
+        model: Any,
+        optim: Any,
+        optim_state_dict: dict[str, Any],
+        is_named_optimizer: bool = False,
+        load_directly: bool = False,
+        group: Any = None,
+    ) -> dict[str, Any]:
+        """A state by names as the optimizer's `load_state_dict` takes it, divided as the parameters are."""
+        from flambeau.distributed.checkpoint.state_dict import _names, _placed_as
+
+        names = _names(model)
+        order = [names[p] for entry in optim.param_groups for p in entry["params"]]
+        parameters = {names[p]: p for entry in optim.param_groups for p in entry["params"]}
+        saved_groups = {name: entry for entry in optim_state_dict["param_groups"] for name in entry["params"]}
+        state = {
+            index: {key: _placed_as(value, parameters[name]) for key, value in optim_state_dict["state"][name].items()}
+            for index, name in enumerate(order)
+            if name in optim_state_dict["state"]
+        }
+        groups, start = [], 0
+        for entry in optim.param_groups:
+            numbers = list(range(start, start + len(entry["params"])))
+            saved = saved_groups.get(order[start], entry) if numbers else entry
+            groups.append({key: value for key, value in saved.items() if key != "params"} | {"params": numbers})
+            start += len(numbers)
+        loaded = {"state": state, "param_groups": groups}
+        if load_directly:
+            optim.load_state_dict(loaded)
+        return loaded
+
+    @staticmethod
+    def full_optim_state_dict(
+        model: Any, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
+    ) -> dict[str, Any]:
+        """The whole state, by default on the first process only."""
+        kind, config = StateDictType.FULL_STATE_DICT, FullOptimStateDictConfig(rank0_only=rank0_only)
+        with FullyShardedDataParallel.state_dict_type(model, kind, None, config):
+            return FullyShardedDataParallel.optim_state_dict(model, optim, group=group)
 
 
 def _chosen(module: Any, policy: Any) -> list[Any]:

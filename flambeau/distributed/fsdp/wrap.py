@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 __all__ = [
-    "CustomPolicy", "ModuleWrapPolicy", "always_wrap_policy", "lambda_auto_wrap_policy", "size_based_auto_wrap_policy",
-    "transformer_auto_wrap_policy",
+    "CustomPolicy", "ModuleWrapPolicy", "always_wrap_policy", "enable_wrap", "lambda_auto_wrap_policy",
+    "size_based_auto_wrap_policy", "transformer_auto_wrap_policy", "wrap",
 ]  # fmt: skip
+
+_wrapper: list[tuple[Any, dict[str, Any]]] = []  # of the `enable_wrap` blocks that are open
+
+
+@contextlib.contextmanager
+def enable_wrap(*, wrapper_cls: Any, **wrapper_kwargs: Any) -> Iterator[None]:
+    """A `with` block in which `wrap` wraps modules with a class and its options."""
+    _wrapper.append((wrapper_cls, wrapper_kwargs))
+    try:
+        yield
+    finally:
+        _wrapper.pop()
+
+
+def wrap(module: Any, **wrap_overrides: Any) -> Any:
+    """The module wrapped as the surrounding `enable_wrap` block says; itself outside of one."""
+    if not _wrapper:
+        return module
+    wrapper, options = _wrapper[-1]
+    return wrapper(module, **(options | wrap_overrides))
 
 
 def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from flambeau import fx
 from flambeau.distributed.pipelining.stage import PipelineStage
 
-__all__ = ["Pipe", "SplitPoint", "pipe_split", "pipeline"]
+__all__ = ["Pipe", "SplitPoint", "build_stage", "pipe_split", "pipeline"]
 
 
 class SplitPoint(enum.Enum):
@@ -48,6 +48,10 @@ class Pipe:
         self._stages = stages
         self.num_stages = len(stages)
 
+    def info(self) -> Pipe:
+        """What `build_stage` takes: the pipeline itself."""
+        return self
+
     def get_stage_module(self, stage_idx: int) -> Any:
         if not 0 <= stage_idx < self.num_stages:
             raise ValueError(f"[Pipe] Invalid stage index {stage_idx}!")
@@ -61,6 +65,11 @@ class Pipe:
         for stage in self._stages[1:]:
             values = stage(*values) if isinstance(values, tuple) else stage(values)
         return values
+
+
+def build_stage(stage_module: Any, stage_index: int, pipe_info: Pipe, device: Any, group: Any = None) -> PipelineStage:
+    """A stage of a divided model whose module was changed or wrapped after the division."""
+    return PipelineStage(stage_module, stage_index, pipe_info.num_stages, device, group=group)
 
 
 def _stage_of_nodes(graph: Any, spec: dict[str, SplitPoint]) -> dict[Any, int]:

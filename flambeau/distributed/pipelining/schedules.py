@@ -10,8 +10,9 @@ from flambeau.distributed.pipelining.microbatch import merge_chunks, split_args_
 from flambeau.distributed.pipelining.stage import PipelineStage
 
 __all__ = [
-    "PipelineScheduleMulti", "PipelineScheduleSingle", "Schedule1F1B", "ScheduleGPipe", "ScheduleInterleaved1F1B",
-    "ScheduleLoopedBFS", "get_schedule_class",
+    "PipelineScheduleMulti", "PipelineScheduleSingle", "Schedule1F1B", "ScheduleDualPipeV", "ScheduleGPipe",
+    "ScheduleInterleaved1F1B", "ScheduleInterleavedZeroBubble", "ScheduleLoopedBFS", "ScheduleZBVZeroBubble",
+    "get_schedule_class",
 ]  # fmt: skip
 
 Action = tuple[str, int, int]  # "F" or "B", stage, microbatch
@@ -130,7 +131,21 @@ class PipelineScheduleMulti(_Schedule):
 
     def __init__(self, stages: list[PipelineStage], n_microbatches: int, loss_fn: Any = None, **options: Any) -> None:
         options.pop("use_full_backward", None)
+        options.pop("backward_requires_autograd", None)
         super().__init__(stages, n_microbatches, loss_fn, **options)
+        self.stage_to_rank = self.place(stages[0].num_stages, stages[0].group_size)
+        for stage in stages:
+            stage.stage_to_rank = self.stage_to_rank
+            if self.stage_to_rank[stage.stage_index] != stage.group_rank:
+                raise ValueError(
+                    f"[pipelining] expected stage {stage.stage_index} on rank {self.stage_to_rank[stage.stage_index]} of the "
+                    f"group, got it on rank {stage.group_rank}"
+                )
+
+    @staticmethod
+    def place(stages: int, ranks: int) -> list[int]:
+        """The rank of each stage: in turn."""
+        return [stage % ranks for stage in range(stages)]
 
 
 class ScheduleLoopedBFS(PipelineScheduleMulti):
@@ -164,9 +179,10 @@ class ScheduleInterleaved1F1B(PipelineScheduleMulti):
                     flying[rank] += 1 if action[0] == "F" else -1
         return order[first.group_rank]
 
-    @staticmethod
-    def _choose(rank: int, ranks: int, stages: int, count: int, done: set[Action], flying: list[int]) -> Action | None:
-        own = range(rank, stages, ranks)
+    def _choose(
+        self, rank: int, ranks: int, stages: int, count: int, done: set[Action], flying: list[int]
+    ) -> Action | None:
+        own = [stage for stage, place in enumerate(self.stage_to_rank) if place == rank]
         for stage in reversed(own):
             for i in range(count):
                 ready = ("F", stage, i) in done and (stage == stages - 1 or ("B", stage + 1, i) in done)
@@ -183,9 +199,30 @@ class ScheduleInterleaved1F1B(PipelineScheduleMulti):
         return None
 
 
+class ScheduleInterleavedZeroBubble(ScheduleInterleaved1F1B):
+    """The order of `ScheduleInterleaved1F1B`. Gradients of weights are computed together with those of inputs, not later in
+    the bubbles: results are the same, the bubbles remain."""
+
+
+class ScheduleZBVZeroBubble(ScheduleInterleaved1F1B):
+    """Two stages for each rank, down the ranks and up again, so that the last stage lies beside the first. As in
+    `ScheduleInterleavedZeroBubble`, gradients of weights are not deferred."""
+
+    @staticmethod
+    def place(stages: int, ranks: int) -> list[int]:
+        if stages != 2 * ranks:
+            raise ValueError(f"[pipelining] expected two stages for each of {ranks} ranks, got {stages}")
+        return [*range(ranks), *reversed(range(ranks))]
+
+
+class ScheduleDualPipeV(ScheduleZBVZeroBubble):
+    """Stages placed as in `ScheduleZBVZeroBubble`; forward and backward passes are not overlapped with each other."""
+
+
 _CLASSES: dict[str, type[_Schedule]] = {
     "gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "loopedbfs": ScheduleLoopedBFS,
-    "interleaved1f1b": ScheduleInterleaved1F1B,
+    "interleaved1f1b": ScheduleInterleaved1F1B, "interleavedzerobubble": ScheduleInterleavedZeroBubble,
+    "zbvzerobubble": ScheduleZBVZeroBubble, "dualpipev": ScheduleDualPipeV,
 }  # fmt: skip
 
 

@@ -41,6 +41,7 @@ class PipelineStage:
         self._local: dict[tuple[str, int], list[Any]] = {}  # handed over within the process
         self._sends: list[Any] = []
         self.neighbours: dict[int, PipelineStage] = {}
+        self.stage_to_rank: list[int] | None = None  # set by schedules that place stages otherwise than in turn
 
     @property
     def is_first(self) -> bool:
@@ -51,7 +52,7 @@ class PipelineStage:
         return self.stage_index == self.num_stages - 1
 
     def _rank_of(self, stage: int) -> int:
-        return stage % self.group_size
+        return self.stage_to_rank[stage] if self.stage_to_rank is not None else stage % self.group_size
 
     def _tag(self, kind: str, stage: int, microbatch: int, number: int) -> int:
         """A number for each tensor that is under way at a time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import flambeau
@@ -18,6 +19,8 @@ __all__ = ["dispatch"]
 _SHAPE_ARGUMENT = {"view": 1, "_unsafe_view": 1, "reshape": 1, "expand": 1}
 _told: set[str] = set()
 implicit_replication = False
+# Operators that a block such as `loss_parallel` computes itself: (class, arguments) to result, or NotImplemented.
+handlers: dict[str, Callable[[Any, tuple[Any, ...]], Any]] = {}
 
 
 def _name(func: Any) -> str:
@@ -80,8 +83,6 @@ def _tell(name: str, placements: list[Placement]) -> None:
     if name in _told or all(isinstance(p, (Partial, Replicate)) for p in placements):
         return
     _told.add(name)
-    if name in ("_cross_entropy_forward", "_cross_entropy_backward"):
-        return
     warnings.warn(f"[DTensor] {name} has no rule for {placements}: its inputs are replicated", stacklevel=6)
 
 
@@ -97,6 +98,10 @@ def _wrap(kind: Any, local: Any, mesh: Any, placements: tuple[Placement, ...], m
 
 def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     name = _name(func)
+    if name in handlers:
+        result = handlers[name](kind, args)
+        if result is not NotImplemented:
+            return result
     values, structure = pytree.tree_flatten((args, kwargs))
     places, mesh = _collect(values, kind)
     current = [_placements(name, values[place], kind, mesh) for place in places]

@@ -343,10 +343,30 @@ _RULES: dict[str, Rule] = {
 }  # fmt: skip
 
 
+registered: dict[str, Callable[..., Any]] = {}  # rules of programs, by operator (`experimental.register_sharding`)
+
+
+def _by_registered(
+    rule: Callable[..., Any], tensors: Sequence[Any], args: list[Any], placements: list[Placement]
+) -> Decision | None:
+    """The choice of a program's rule that moves the fewest inputs."""
+    best: tuple[int, Decision] | None = None
+    for outputs, inputs in rule(*args):
+        wanted = [placement for placement in inputs if placement is not None]
+        if len(wanted) != len(tensors):
+            continue
+        moved = sum(tensor.numel() for tensor, own, target in zip(tensors, placements, wanted) if own != target)
+        if best is None or moved < best[0]:
+            best = (moved, (wanted, list(outputs)))
+    return None if best is None else best[1]
+
+
 def decide(
     name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any, mesh_size: int
 ) -> Decision | None:
     """What the rules say of one mesh dimension; None: replicate."""
+    if name in registered:
+        return _by_registered(registered[name], tensors, args, placements)
     rule = _RULES.get(name) or (pointwise if is_pointwise(name) else None)
     if rule is None:
         return None

@@ -91,6 +91,10 @@ class DistributedDataParallel(Module):
                     f"[DistributedDataParallel] Only 1D device mesh is supported, but got {device_mesh}."
                 )
             process_group = device_mesh.get_group(0)
+        if process_group is not None and not isinstance(process_group, _groups.ProcessGroup):
+            raise TypeError(
+                f"[DistributedDataParallel] expected process_group to be a ProcessGroup, got {type(process_group)}"
+            )
         self.process_group = process_group if process_group is not None else _groups._get_default_group()
         self._check_module(module, device_ids)
         self.module, self.dim = module, dim
@@ -98,6 +102,7 @@ class DistributedDataParallel(Module):
         self.parameters_to_ignore = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         self.device = next(p for p in module.parameters() if p.requires_grad).device
         self.device_type = self.device.type
+        self.is_multi_device_module = len({p.device for p in module.parameters()}) > 1
         self.device_ids = [_device(d).index for d in device_ids] if device_ids else None
         chosen = output_device if output_device is not None else (device_ids or [None])[0]
         self.output_device = None if chosen is None else chosen
@@ -153,7 +158,15 @@ class DistributedDataParallel(Module):
             self.static_graph,
         )
         self.reducer.after.append(self._run_after_reduction)
-        self.logger = _reducer.Logger(self.reducer)
+        facts = {
+            "module_name": type(self.module).__name__,
+            "bucket_cap_bytes": self.bucket_bytes_cap,
+            "broadcast_buffers": int(self.broadcast_buffers),
+            "find_unused_parameters": int(self.find_unused_parameters),
+            "static_graph": int(self.static_graph),
+            "device_ids": ", ".join(map(str, self.device_ids or ())),
+        }
+        self.logger = _reducer.Logger(self.reducer, facts)
 
     def _sync_module_states(self) -> None:
         from flambeau.distributed import _reducer

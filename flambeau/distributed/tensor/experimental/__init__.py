@@ -8,11 +8,23 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau
-from flambeau._compat import absent
-from flambeau.distributed.tensor import _dispatch
+from flambeau.distributed.tensor import _dispatch, _rules
 from flambeau.distributed.tensor._api import DTensor
+from flambeau.distributed.tensor.experimental._attention import context_parallel
 
-__all__ = ["implicit_replication", "local_map"]
+__all__ = ["context_parallel", "implicit_replication", "local_map", "register_sharding"]
+
+
+def register_sharding(op: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator of a function that takes an operator's arguments and lists (output placements, input placements) which
+    the operator accepts along one mesh dimension; arguments that are no tensors have None."""
+
+    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
+        for one in op if isinstance(op, (list, tuple)) else [op]:
+            _rules.registered[_dispatch._name(one)] = rule
+        return rule
+
+    return register
 
 
 @contextlib.contextmanager
@@ -72,6 +84,3 @@ def local_map(
         )
 
     return wrapped
-
-
-__getattr__ = absent.names_of(__name__)
