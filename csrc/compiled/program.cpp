@@ -49,6 +49,11 @@ Scalar scalar_at(const Tensor& t) {
   return Scalar(*t.data<double>());
 }
 
+// Nanoseconds of so many simple operations on one thread.
+double time_of(int64_t work) {
+  return static_cast<double>(work) * (thread_model::kGrainTime / kGrain);
+}
+
 class Runner {
  public:
   // Inputs are used where they are; steps fill the other slots.
@@ -116,28 +121,26 @@ class Runner {
   }
 
   void operator()(const LoopStep& s) {
-    run(s, omp_in_parallel() ? 1 : std::min<int64_t>(num_threads(), 1 + s.work / kGrain));
+    run(s, thread_model::pieces_for(time_of(s.work)));
   }
 
   void operator()(const ConcurrentLoopsStep& s) {
     int64_t work = 0;
     for (const LoopStep& loop : s.loops) work += std::min(loop.work, kMostWork);
-    const int64_t pay = std::min<int64_t>(num_threads(), 1 + work / kGrain);
-    if (pay <= 1 || omp_in_parallel()) {
+    const int pieces = thread_model::pieces_for(time_of(work));
+    if (pieces <= 1) {
       for (const LoopStep& loop : s.loops) (*this)(loop);
       return;
     }
     // A thread runs those that begin in its part of the work.
-#pragma omp parallel num_threads(static_cast<int>(pay))
-    {
-      const int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
+    parallel_pieces(pieces, time_of(work), [&](int64_t thread, int64_t team) {
       const int64_t begin = work * thread / team, end = work * (thread + 1) / team;
       int64_t before = 0;  // work of the loops before
       for (const LoopStep& loop : s.loops) {
         if (before >= begin && (before < end || thread + 1 == team)) run(loop, 1);
         before += std::min(loop.work, kMostWork);
       }
-    }
+    });
   }
 
   void operator()(const KernelStep& s) {
@@ -234,13 +237,12 @@ class Runner {
     return arena_->data() + (*block_offsets_)[~l.slot] + l.bytes;
   }
 
-  void run(const LoopStep& s, int64_t threads) const {
+  void run(const LoopStep& s, int threads) const {
     void* pointers[kMaxPointers];
     int64_t numbers[kMaxNumbers];
     for (size_t i = 0; i < s.pointers.size(); ++i) pointers[i] = address(s.pointers[i]);
     std::copy(s.numbers.begin(), s.numbers.end(), numbers);
-    numbers[0] = threads;
-    s.entry(pointers, numbers);
+    run_loop(s.entry, pointers, numbers, threads, time_of(s.work));
   }
 
   // A place was taken by the result that it was meant for, by another one, or by something that lived during
@@ -273,12 +275,23 @@ class Runner {
 
 }  // namespace
 
+void run_loop(Entry entry, void* const* pointers, int64_t* numbers, int threads, double time) {
+  const LoopThreads all{threads,
+                        [](const LoopThreads* all, PieceFunction function, const void* context) {
+                          run_pieces(static_cast<int>(all->count), function, context, all->time);
+                        },
+                        time};
+  numbers[0] = reinterpret_cast<int64_t>(&all);
+  entry(pointers, numbers);
+}
+
 void Program::lay_out() {
   arena = static_cast<size_t>(lay_out_arena(blocks, block_offsets));
 }
 
 std::vector<Tensor> Program::execute(const Tensor* tensors, const Tensor* states, Tensor* owned) const {
   const ExcludeKeys below(KeySet(Key::Autograd) | KeySet(Key::Autocast) | KeySet(Key::Python));
+  const PoolHold workers_stay_awake;
   Runner runner(tensors, *this, states, owned);
   for (size_t i = 0; i < constants.size(); ++i) runner.make(inputs + static_cast<int>(i)) = constants[i];
   const int after = inputs + static_cast<int>(constants.size());

@@ -13,13 +13,24 @@
 
 #include "compiled/arena_layout.h"
 #include "compiled/replay.h"
+#include "core/thread_pool.h"
 #include "core/tensor.h"
 #include "dispatch/operator.h"
 
 namespace fl::compiled {
 
-// A generated loop: pointers to the first elements it works on, then numbers (threads, sizes, strides).
+// A generated loop: pointers to the first elements it works on, then numbers (the address of its LoopThreads, sizes,
+// strides).
 using Entry = void (*)(void* const* pointers, const int64_t* numbers);
+
+// The threads of a generated loop. The prelude of generated sources declares the same structure.
+struct LoopThreads {
+  int64_t count;
+  void (*divide)(const LoopThreads*, PieceFunction, const void* context);
+  double time;  // of the whole loop on one thread, in nanoseconds
+};
+// Runs a generated loop on so many threads; replaces the first number.
+void run_loop(Entry entry, void* const* pointers, int64_t* numbers, int threads, double time);
 
 struct AllocateStep {
   int slot;
@@ -59,7 +70,7 @@ struct UnshareStep {
 struct LoopStep {
   Entry entry;
   std::vector<Location> pointers;
-  std::vector<int64_t> numbers;  // the first is replaced by the number of threads
+  std::vector<int64_t> numbers;  // the first is replaced by the address of the threads
   int64_t work;                  // operations, to decide how many threads pay
 };
 

@@ -565,7 +565,18 @@ PyObject* instantiated_graphs(PyObject*, PyObject*) {
   return PyLong_FromLongLong(compiled::instantiated_graphs);
 }
 
+// _run_loop(entry, pointers, numbers, threads): runs a generated loop, all given as addresses.
+PyObject* run_loop(PyObject*, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    const auto address = [&](int i) { return int_value(item(args, i)); };
+    compiled::run_loop(reinterpret_cast<compiled::Entry>(address(0)), reinterpret_cast<void* const*>(address(1)),
+                       reinterpret_cast<int64_t*>(address(2)), static_cast<int>(address(3)), HUGE_VAL);
+    Py_RETURN_NONE;
+  });
+}
+
 PyMethodDef functions[] = {
+    {"_run_loop", run_loop, METH_VARARGS, nullptr},
     {"_instantiated_graphs", instantiated_graphs, METH_NOARGS, nullptr},
     {"_load_kernel", load_kernel, METH_VARARGS, nullptr},
     {"_compiled_graph", make_graph, METH_O, nullptr},
@@ -580,6 +591,7 @@ void add_constants(PyObject* module) {
   using cpu::FinishKind;
   check(PyModule_AddIntConstant(module, "_ARENA_ALIGNMENT", compiled::kArenaAlignment));
   check(PyModule_AddIntConstant(module, "_PARALLEL_GRAIN", kGrain));
+  check(PyModule_AddIntConstant(module, "_MOST_THREADS", kMostThreads));
   const std::pair<const char*, FinishKind> steps[] = {
       {"Add", FinishKind::Add},         {"Mul", FinishKind::Mul},           {"Relu", FinishKind::Relu},
       {"Gelu", FinishKind::Gelu},       {"GeluTanh", FinishKind::GeluTanh}, {"Silu", FinishKind::Silu},

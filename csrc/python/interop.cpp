@@ -536,6 +536,15 @@ PyObject* set_threads(PyObject*, PyObject* o) {
     Py_RETURN_NONE;
   });
 }
+// What the pool has done so far, by name.
+PyObject* thread_counters(PyObject*, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const PoolCounters c = pool_counters();
+    return check(Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "regions", c.regions, "alone", c.alone, "members",
+                               c.members, "woken", c.woken, "taken_back", c.taken_back, "wait_ns", c.wait_ns,
+                               "workers", c.workers));
+  });
+}
 PyObject* promote_types(PyObject*, PyObject* args) {
   PyObject *a, *b;
   if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
@@ -635,6 +644,7 @@ PyMethodDef interop_functions[] = {
     {"set_default_dtype", set_default_dtype_, METH_O, nullptr},
     {"get_num_threads", get_threads, METH_NOARGS, nullptr},
     {"set_num_threads", set_threads, METH_O, nullptr},
+    {"_thread_counters", thread_counters, METH_NOARGS, nullptr},
     {"promote_types", promote_types, METH_VARARGS, nullptr},
     {"can_cast", reinterpret_cast<PyCFunction>(can_cast_), METH_VARARGS | METH_KEYWORDS, nullptr},
     {"_memory_stats", memory_stats, METH_NOARGS, nullptr},

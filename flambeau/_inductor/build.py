@@ -31,7 +31,7 @@ __all__ = [
 
 # With the limited range products of complex numbers are the plain formula, as in eager mode and in vectors.
 FLAGS = (
-    "-std=c++17", "-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp", "-fPIC", "-shared", "-fwrapv",
+    "-std=c++17", "-O3", "-march=native", "-mprefer-vector-width=512", "-fopenmp-simd", "-fPIC", "-shared", "-fwrapv",
     "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fcx-limited-range", "-fno-exceptions", "-w",
 )  # fmt: skip
 
@@ -39,8 +39,14 @@ PRELUDE = """\
 #include <stdint.h>
 #include <stdlib.h>
 #include <limits>
-extern "C" int omp_get_thread_num(void);
-extern "C" int omp_get_num_threads(void);
+struct Threads {  // as LoopThreads of the program
+  int64_t count;
+  void (*divide)(const Threads*, void (*)(const void*, int, int), const void*);
+};
+template <class Body> static inline void on_threads(const Threads& threads, const Body& body) {
+  if (threads.count == 1) return body(0, 1);
+  threads.divide(&threads, [](const void* b, int thread, int team) { (*(const Body*)b)(thread, team); }, &body);
+}
 struct bfloat16 { uint16_t bits; };
 template <class C, class M> static inline C load(M x) { return (C)x; }
 template <> inline float load<float, bfloat16>(bfloat16 x) {

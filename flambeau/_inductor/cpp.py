@@ -56,6 +56,7 @@ _OF_COMPLEX = frozenset("add sub mul neg conj real imag abs make_complex where e
 _EXTREMES = frozenset(("maximum", "minimum"))
 _OPENMP_REDUCTIONS = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}  # that OpenMP has a name for
 SMALL_WORK = _C._PARALLEL_GRAIN  # operations for which a kernel runs on one thread
+_MOST_THREADS = _C._MOST_THREADS
 # Their vectorised forms are right for arguments up to math::trig_limit; sin_any and the like take any argument.
 TRIGONOMETRY = frozenset(("sin", "cos", "tan"))
 _TRIGONOMETRIC_CALL = re.compile(r"math::(sin|cos|tan)\(((?:[^()]|\([^()]*\))*)\)")
@@ -371,7 +372,8 @@ class _Writer:
             if name not in self.written:  # loops that read bool are not made vector code by GCC
                 ctype = "const uint8_t" if ctype == "bool" else f"const {ctype}"
             head.append(f"{ctype}* __restrict {name} = ({ctype}*)p[{k}];")
-        lines = ["const int threads = (int)n[0];", *head, *self.number_lines, *inner]
+        lines = ["const Threads& all_threads = *(const Threads*)n[0];", "const int threads = (int)all_threads.count;"]
+        lines += [*head, *self.number_lines, *inner]
         text = "\n".join(_indented(lines))
         return f'extern "C" void @NAME@(void* const* p, const int64_t* n) {{\n{text}\n}}\n'
 
@@ -382,7 +384,6 @@ class _Writer:
         lines: list[str] = []
         accumulators = self._column_accumulators(lines)
         body: list[str] = []
-        body.append("const int thread = omp_get_thread_num(), team = omp_get_num_threads();")
         body.append(f"const int64_t total = {self.size_names[0] if flat and self.sizes else total};")
         body.append("const int64_t begin = total * thread / team, end = total * (thread + 1) / team;")
         for name, (array, ctype, width) in accumulators.items():
@@ -405,7 +406,7 @@ class _Writer:
                 inner += self._row_level(0)
             body += ["for (int64_t row = begin; row < end; ++row) {", *_indented(inner), "}"]
         body += self._scratch_free()
-        lines += ["#pragma omp parallel num_threads(threads) if (threads > 1)", "{", *_indented(body), "}"]
+        lines += _divided(body)
         lines += self._finish_columns(accumulators)
         return lines
 
@@ -616,8 +617,8 @@ class _Writer:
         outer = self.size_names[0] if self.sizes else "1"
         for at in range(self.passes):
             walk = self._pass(at, "begin", "end", "mine_")
+            joined: list[str] = []
             inner = [
-                "const int thread = omp_get_thread_num(), team = omp_get_num_threads();",
                 f"const int64_t begin = {outer} * thread / team, end = {outer} * (thread + 1) / team;",
                 *walk,
             ]
@@ -630,9 +631,11 @@ class _Writer:
                 reduce, total = member.loop.reduce, self.row_accumulators[member.loop.write.buffer]
                 wide = _wide(reduce)
                 lines.append(f"{wide} {total} = {self._initial(reduce, wide)};")
-                combined = self._combined(reduce, total, f"mine_{total}", wide)
-                inner += ["#pragma omp critical", f"{total} = {combined};"]
-            lines += ["#pragma omp parallel num_threads(threads) if (threads > 1)", "{", *_indented(inner), "}"]
+                lines.append(f"{wide} all_{total}[{_MOST_THREADS}];")
+                inner.append(f"all_{total}[thread] = mine_{total};")
+                combined = self._combined(reduce, total, f"all_{total}[k]", wide)
+                joined.append(f"for (int k = 0; k < threads; ++k) {total} = {combined};")  # in a fixed order
+            lines += [*_divided(inner), *joined]
             lines += self._row_level(at)
         return lines + self._scratch_free()
 
@@ -694,6 +697,12 @@ class _Writer:
 
     def _scratch_free(self) -> list[str]:
         return [f"free({name});" for name in self.scratch.values()]
+
+
+def _divided(body: list[str]) -> list[str]:
+    """Runs statements on all threads of the kernel, each with its number and how many there are."""
+    head = "on_threads(all_threads, [&](int thread, int team) __attribute__((noinline)) {"
+    return [head, *_indented(body), "});"]
 
 
 def _state_of(group: Group, memory: Buffer) -> Buffer:

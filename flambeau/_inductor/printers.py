@@ -95,7 +95,7 @@ class _CppLaunch:
 
 
 class CppPrinter(Printer):
-    """C++ with OpenMP."""
+    """C++ on the threads of the pool."""
 
     fuses = True
     complex = True

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
+from flambeau import _C
 from flambeau._inductor import build
 from flambeau._inductor.cpp import Kernel
 
@@ -98,9 +99,9 @@ def _time(kernel: Kernel, address: int, threads: int) -> float:
             count = 1 + sum((n - 1) * s for n, s in zip(whole.size, whole.stride))
             memory[whole] = fl.ones(count, dtype=whole.dtype, device="cpu")
         pointers[i] = memory[whole].data_ptr() + offset * buffer.dtype.itemsize
-    numbers = (ctypes.c_int64 * len(kernel.numbers))(threads, *kernel.numbers[1:])
-    entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
-    return _best(lambda: entry(pointers, numbers))
+    numbers = (ctypes.c_int64 * len(kernel.numbers))(*kernel.numbers)
+    places = ctypes.addressof(pointers), ctypes.addressof(numbers)
+    return _best(lambda: _C._run_loop(address, *places, threads))
 
 
 def _best(run: Callable[[], Any], wait: Callable[[], Any] | None = None) -> float:

@@ -5,7 +5,6 @@
 // faster than oneDNN's own bfloat16 on processors that only emulate it.
 #include "ops/convolution.h"
 
-#include <omp.h>
 #include <xmmintrin.h>
 
 #include <algorithm>
@@ -87,12 +86,11 @@ void copy_activation(const S* src, const View& from, D* dst, const View& to) {
   const int64_t outer = volume(from.size + 2, first - 2);
   const int64_t channels = from.size[1], last = from.dims - 1;
   // Enough pieces to share: cut the walked length too where the batch is small.
-  const int threads = team_for(double(from.elements()));
+  const int threads = num_threads();
   const int64_t planes = from.size[0] * outer;
   const int64_t cuts =
       threads > 1 && planes < 4 * threads ? std::min<int64_t>(4 * threads, (length + 63) / 64) : 1;
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
-  for (int64_t u = 0; u < planes * cuts; ++u) {
+  for_each_divided(planes * cuts, double(from.elements()), [&](int64_t u) {
     const int64_t n = u / (outer * cuts), o = u / cuts % outer, cut = u % cuts;
     int64_t begin = length * cut / cuts, end = length * (cut + 1) / cuts;
     int64_t at_src = n * from.stride[0] + begin * from.stride[last];
@@ -105,7 +103,7 @@ void copy_activation(const S* src, const View& from, D* dst, const View& to) {
     }
     copy_plane(src + at_src, from.stride[1], from.stride[last], dst + at_dst, to.stride[1], to.stride[last],
                channels, end - begin);
-  }
+  });
 }
 
 template <class D, class S>
@@ -234,22 +232,19 @@ void run_unfolded(const ConvArgs& g, Pass pass) {
         const int64_t l1 = std::min(l0 + chunk, length), count = l1 - l0;
         const int64_t in_at = n * g.in_strides[0] + group * in_each * g.in_strides[1];
         const int64_t out_at = n * g.out_strides[0] + group * out_each * g.out_strides[1] + l0 * out_step;
-        const int threads = team_for(double(rows) * count);
         if (pass != Pass::BackwardData) {
           const T* input = static_cast<const T*>(g.input) + in_at;
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
-          for (int64_t r = 0; r < rows; ++r) {
+          for_each_divided(rows, double(rows) * count, [&](int64_t r) {
             const T* plane = input + r / taps * g.in_strides[1];
             T* column = columns + r * count;
             space.walk(r % taps, l0, l1,
                        [&](int64_t at, int64_t l) { column[l] = at < 0 ? T(0) : plane[at]; });
-          }
+          });
         }
         gemm(unfolded_product(g, pass, columns, count, group, out_at));
         if (pass == Pass::BackwardData) {
           T* grad = static_cast<T*>(g.grad_input) + in_at;
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
-          for (int64_t c = 0; c < in_each; ++c)
+          for_each_divided(in_each, double(rows) * count, [&](int64_t c) {
             for (int64_t tap = 0; tap < taps; ++tap) {
               T* plane = grad + c * g.in_strides[1];
               const T* column = columns + (c * taps + tap) * count;
@@ -257,6 +252,7 @@ void run_unfolded(const ConvArgs& g, Pass pass) {
                 if (at >= 0) plane[at] = T(plane[at] + column[l]);
               });
             }
+          });
         }
       }
 }
@@ -290,12 +286,11 @@ void run_dense(const ConvArgs& g, Pass pass, bool try_onednn) {
     if (whole && run_onednn(g, pass)) {
       if (pass == Pass::BackwardData && g.bias) {
         const int64_t pixels = g.batch * volume(g.in_size, g.ndim), channels = g.in_channels;
-        const int threads = team_for(double(pixels) * channels);
         const float* bias = static_cast<const float*>(g.bias);
         float* grad = static_cast<float*>(g.grad_input);
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
-        for (int64_t i = 0; i < pixels; ++i)
+        for_each_divided(pixels, double(pixels) * channels, [&](int64_t i) {
           for (int64_t c = 0; c < channels; ++c) grad[i * channels + c] += bias[c];
+        });
       }
       return;
     }

@@ -1,7 +1,6 @@
 // What the files of convolution share: views of activations, scratch memory, and the two float paths.
 #pragma once
 
-#include <omp.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -22,10 +21,14 @@ inline int64_t volume(const int64_t* size, int ndim) {
   return v;
 }
 
-// Threads for this many elementary steps.
-inline int team_for(double work) {
-  if (work < 2.0e5 || omp_in_parallel()) return 1;
-  return num_threads();
+// Calls f(i) for i < n, divided among threads; all of them are so many elementary steps.
+template <class F>
+void for_each_divided(int64_t n, double work, const F& f) {
+  const double time = work * thread_model::kGrainTime / kGrain;
+  const int pieces = work < 2.0e5 ? 1 : static_cast<int>(std::min<int64_t>(n, thread_model::pieces_for(time)));
+  parallel_pieces(pieces, time, [&](int piece, int count) {
+    for (int64_t i = n * piece / count; i < n * (piece + 1) / count; ++i) f(i);
+  });
 }
 
 // Memory for one call, 64-byte aligned: a kept buffer of this thread while small, else one

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cpu/engine/library.h"
+#include "cpu/engine/openmp_bridge.h"
 
 namespace fl::cpu {
 namespace {
@@ -24,6 +25,7 @@ const OneDnn* load_onednn() {
   complete = complete && table->name;
   FL_ONEDNN_FUNCTIONS(FL_RESOLVE)
 #undef FL_RESOLVE
+  if (complete) table->on_pool = use_pool_for_openmp(handle);
   if (complete && table->engine_create(&table->engine, dnnl_cpu, 0) == dnnl_success) return table;
   delete table;
   return nullptr;

@@ -53,6 +53,7 @@ struct OneDnn {
   FL_ONEDNN_FUNCTIONS(FL_DECLARE)
 #undef FL_DECLARE
   dnnl_engine_t engine = nullptr;
+  bool on_pool = false;  // its regions run on our pool, not on threads of OpenMP's own
 };
 
 // The table, or null where oneDNN cannot be loaded.  Thread safe; cheap after the first call.

@@ -96,14 +96,15 @@ class Engine {
     const int64_t last = reduced_[n_reduced_ - 1].size;
     // Few outputs and much to reduce: every thread takes a part of the outermost reduced dimension for all
     // outputs.
-    if (work >= 2 * kGrain && threads > 1 && !omp_in_parallel() && last >= threads * 4 &&
+    if (work >= 2 * kGrain && threads > 1 && !in_parallel() && last >= threads * 4 &&
         (rows_inside ? items_ < threads * 2 : n_out_ <= 2048)) {
       if (column_dim_) {
         block_ = std::min(columns_, kColumnBlock);
         blocks_ = (columns_ + block_ - 1) / block_;
         items_ = n_out_ / columns_ * blocks_;
       }
-      return run_split(threads, last, rows_inside ? 1 : block_);
+      return run_split(
+          thread_model::pieces_for(static_cast<double>(work) * thread_model::kGrainTime / kGrain), last, rows_inside ? 1 : block_);
     }
     parallel_for(items_, std::max<int64_t>(1, kGrain * items_ / std::max<int64_t>(work, 1)),
                  [&](int64_t begin, int64_t end) {
@@ -284,19 +285,18 @@ class Engine {
     }
   }
 
-  void run_split(int threads, int64_t last, int64_t room) const {
+  void run_split(int pieces, int64_t last, int64_t room) const {
     const int64_t bytes = (items_ * room * loops_.acc_size + 127) / 64 * 64;
-    Scratch all(bytes * threads);
-    const int64_t piece = (last + threads - 1) / threads;
-#pragma omp parallel num_threads(threads)
-    {
-      const int t = omp_get_thread_num();
+    Scratch all(bytes * pieces);
+    const int64_t piece = (last + pieces - 1) / pieces;
+    const double time = double(n_out_) * count_ * thread_model::kGrainTime / kGrain;
+    parallel_pieces(pieces, time, [&](int t, int) {
       char* acc = all.get() + t * bytes;
       const int64_t begin = std::min(last, t * piece), end = std::min(last, begin + piece);
       loops_.init(acc, items_ * room);
       for (int64_t i = 0; i < items_; ++i) accumulate(i, begin, end, acc + i * room * loops_.acc_size);
-    }
-    for (int t = 1; t < threads; ++t) loops_.merge(all.get(), all.get() + t * bytes, items_ * room);
+    });
+    for (int t = 1; t < pieces; ++t) loops_.merge(all.get(), all.get() + t * bytes, items_ * room);
     for (int64_t i = 0; i < items_; ++i) finish(i, width(i), all.get() + i * room * loops_.acc_size);
   }
 

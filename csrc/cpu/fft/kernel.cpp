@@ -139,10 +139,10 @@ class Driver {
     if (threads == 1) {
       for (int64_t i = 0; i < blocks; ++i) run_block(i, reinterpret_cast<T*>(memory));
     } else {
-#pragma omp parallel for num_threads(threads) schedule(static)
-      for (int64_t i = 0; i < blocks; ++i) {  // nothing in here throws
-        run_block(i, reinterpret_cast<T*>(memory + per_thread * omp_get_thread_num()));
-      }
+      parallel_pieces(threads, work() / 3, [&](int piece, int pieces) {
+        T* const mine = reinterpret_cast<T*>(memory + per_thread * piece);
+        for (int64_t i = blocks * piece / pieces; i < blocks * (piece + 1) / pieces; ++i) run_block(i, mine);
+      });
     }
     Scratch::mine().trim();
   }
@@ -173,12 +173,14 @@ class Driver {
   }
 
   int thread_count(int64_t blocks) const {
-    constexpr double kWorkPerThread = 60000;  // element-steps, some 20 microseconds
-    if (blocks < 2 || omp_in_parallel()) return 1;
-    const double work = static_cast<double>(lines_) * static_cast<double>(plan_->rows()) *
-                        (2 + std::log2(static_cast<double>(plan_->rows())));
-    const double wanted = std::min<double>(work / kWorkPerThread, static_cast<double>(blocks));
-    return std::max(1, static_cast<int>(std::min<double>(num_threads(), wanted)));
+    if (blocks < 2 || in_parallel()) return 1;
+    if (work() < 60000) return 1;
+    return static_cast<int>(std::min<int64_t>(thread_model::pieces_for(work() / 3), blocks));
+  }
+  // Steps of elements; three take about a nanosecond.
+  double work() const {
+    return static_cast<double>(lines_) * static_cast<double>(plan_->rows()) *
+           (2 + std::log2(static_cast<double>(plan_->rows())));
   }
 
   void offsets(int64_t line, int64_t& in, int64_t& out) const {

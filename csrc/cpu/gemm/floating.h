@@ -1,8 +1,6 @@
 // Batches and threads of products of floating types; gemm_<type>.cpp compile it for a type each.
 #pragma once
 
-#include <omp.h>
-
 #include <cstring>
 
 #include "cpu/engine/onednn.h"
@@ -126,7 +124,7 @@ void multiply_any(Product<S, T, S> p, int threads, bool alone, const ProductFini
     multiply_small(p);
     return finished(p.c, p.m, p.n);
   }
-  over_rectangles(threads, p.m, p.n, TileSet<T>::get().width(), [&](Range i, Range j) {
+  over_rectangles(threads, p.m, p.n, p.k, TileSet<T>::get().width(), [&](Range i, Range j) {
     Product<S, T, S> part = p;
     part.m = i.end - i.begin, part.n = j.end - j.begin;
     part.a += i.begin * p.a_row;
@@ -149,8 +147,11 @@ void gemm_floating(GemmArgs g) {
   const double one = vector ? 8.0 * double(g.m) * g.n * g.k : double(g.m) * g.n * g.k;
   const int threads = team_for(one * double(g.batch));
   if (threads > 1 && g.batch >= threads) {
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < g.batch; ++i) multiply_any<S, T>(product_of<S, T, S>(g, i), 1, false, g.finish);
+    parallel_pieces(threads, one * double(g.batch) * kMultiplyTime, [&](int piece, int pieces) {
+      const Range part = share(g.batch, pieces, piece);
+      for (int64_t i = part.begin; i < part.end; ++i)
+        multiply_any<S, T>(product_of<S, T, S>(g, i), 1, false, g.finish);
+    });
   } else {
     for (int64_t i = 0; i < g.batch; ++i)
       multiply_any<S, T>(product_of<S, T, S>(g, i), threads, g.batch == 1, g.finish);

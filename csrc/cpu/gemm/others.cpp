@@ -19,10 +19,9 @@ T scalar_of(std::complex<double> s) {
 template <class T, class W>
 void gemm_loops(const GemmArgs& g) {
   const W alpha = scalar_of<W>(g.alpha), beta = scalar_of<W>(g.beta);
-  const int threads = team_for(8.0 * double(g.batch) * g.m * g.n * std::max<int64_t>(g.k, 1));
+  const double work = 8.0 * double(g.batch) * g.m * g.n * std::max<int64_t>(g.k, 1);
   constexpr int64_t block = 512;
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
-  for (int64_t r = 0; r < g.batch * g.m; ++r) {
+  const auto run_row = [&](int64_t r) {
     const int64_t batch = r / g.m, i = r % g.m;
     const T* a = static_cast<const T*>(g.a) + batch * g.a_batch + i * g.a_row;
     T* c = static_cast<T*>(g.c) + batch * g.c_batch + i * g.c_row;
@@ -55,7 +54,11 @@ void gemm_loops(const GemmArgs& g) {
           if (g.relu && out < T(0)) out = T(0);
       }
     }
-  }
+  };
+  parallel_pieces(team_for(work), work * kMultiplyTime, [&](int piece, int pieces) {
+    const Range rows = share(g.batch * g.m, pieces, piece);
+    for (int64_t r = rows.begin; r < rows.end; ++r) run_row(r);
+  });
 }
 
 // Integers multiply as unsigned, where wrapping around is defined; relu looks at the signed result.
@@ -79,15 +82,17 @@ void complex_product(const GemmArgs& g) {
   // Chunks of rows of one product, spread over our pool; OpenBLAS itself stays single-threaded.
   const int threads = team_for(work * double(g.batch));
   const int64_t parts = g.batch >= threads ? 1 : std::min<int64_t>(threads, g.m);
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
-  for (int64_t u = 0; u < g.batch * parts; ++u) {
-    const int64_t batch = u / parts;
-    const Range r = share(g.m, int(parts), int(u % parts));
-    gemm(101, la.transposed ? 112 : 111, lb.transposed ? 112 : 111, int(r.end - r.begin), int(g.n), int(g.k),
-         &alpha, static_cast<const T*>(g.a) + batch * g.a_batch + r.begin * g.a_row, la.lead,
-         static_cast<const T*>(g.b) + batch * g.b_batch, lb.lead, &beta,
-         static_cast<T*>(g.c) + batch * g.c_batch + r.begin * g.c_row, lc.lead);
-  }
+  parallel_pieces(threads, work * double(g.batch) * kMultiplyTime, [&](int piece, int pieces) {
+    const Range mine = share(g.batch * parts, pieces, piece);
+    for (int64_t u = mine.begin; u < mine.end; ++u) {
+      const int64_t batch = u / parts;
+      const Range r = share(g.m, int(parts), int(u % parts));
+      gemm(101, la.transposed ? 112 : 111, lb.transposed ? 112 : 111, int(r.end - r.begin), int(g.n), int(g.k),
+           &alpha, static_cast<const T*>(g.a) + batch * g.a_batch + r.begin * g.a_row, la.lead,
+           static_cast<const T*>(g.b) + batch * g.b_batch, lb.lead, &beta,
+           static_cast<T*>(g.c) + batch * g.c_batch + r.begin * g.c_row, lc.lead);
+    }
+  });
 }
 
 }  // namespace

@@ -100,7 +100,7 @@ void multiply_packed(const GemmArgs& g, const float* packed) {
                          0,
                          g.bias_stride,
                          false};
-  over_rectangles(team_for(double(g.m) * g.n * g.k), g.m, g.n, TileSet<float>::get().width(),
+  over_rectangles(team_for(double(g.m) * g.n * g.k), g.m, g.n, g.k, TileSet<float>::get().width(),
                   [&](Range i, Range j) { multiply_window(p, packed, g.finish, i, j); });
 }
 

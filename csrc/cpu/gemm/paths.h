@@ -1,9 +1,8 @@
 // The ways a dense product may take, by dtype; gemm.cpp chooses.
 #pragma once
 
-#include <omp.h>
-
 #include <algorithm>
+#include <cmath>
 
 #include "core/parallel.h"
 #include "cpu/gemm/gemm.h"
@@ -17,10 +16,12 @@ void gemm_half(const GemmArgs& g);
 void gemm_integral(const GemmArgs& g);
 void gemm_complex(const GemmArgs& g);
 
+constexpr double kLeastDivided = 5.0e5, kMultiplyTime = 1.0 / 50;  // nanoseconds of a multiplication
+
 // Threads worth waking for this much work (in multiplications, or elements read if that is more).
 inline int team_for(double work) {
-  if (work < 1.0e6 || omp_in_parallel()) return 1;
-  return std::max(1, int(std::min<double>(num_threads(), work / 4.0e5)));
+  if (work < kLeastDivided) return 1;
+  return thread_model::pieces_for(work * kMultiplyTime);
 }
 
 struct Range {
@@ -31,23 +32,40 @@ inline Range share(int64_t count, int parts, int part) {
   return {count * part / parts, count * (part + 1) / parts};
 }
 
-// Calls f(rows, columns) for separate rectangles of C, nearly square, one for each thread, which meet only at
+// How C is divided into rectangles.
+struct Grid {
+  int down, across;
+};
+// The grid of at most so many rectangles whose largest one takes least: its multiplications, and packing its rows of
+// A and columns of B, which counts as much as kPacking multiplications for each element.
+inline Grid grid_for(int threads, int64_t m, int64_t n, int64_t width) {
+  constexpr double kPacking = 8;
+  const int64_t panels = (n + width - 1) / width;
+  Grid best{1, 1};
+  double least = HUGE_VAL;
+  for (int down = 1; down <= threads && down <= m; ++down) {
+    const int across = static_cast<int>(std::min<int64_t>(threads / down, panels));
+    const double rows = double((m + down - 1) / down), cols = double((panels + across - 1) / across * width);
+    const double cost = rows * cols + kPacking * (rows + cols);
+    if (cost < least) least = cost, best = {down, across};
+  }
+  return best;
+}
+
+// Calls f(rows, columns) for separate rectangles of C, at most one for each thread, which meet only at
 // the end: packing some blocks twice costs less than waiting for each other, above all on a busy machine.
-// Columns are cut at multiples of `width`.
+// Columns are divided at multiples of `width`.
 template <class F>
-void over_rectangles(int threads, int64_t m, int64_t n, int64_t width, const F& f) {
+void over_rectangles(int threads, int64_t m, int64_t n, int64_t k, int64_t width, const F& f) {
   if (threads <= 1) return f(Range{0, m}, Range{0, n});
-  int across = 1;
-  for (int t = 1; t <= threads; ++t)
-    if (threads % t == 0 && double(n) * threads >= double(m) * t * t) across = t;
-  const int down = threads / across;
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int cell = 0; cell < down * across; ++cell) {
+  const auto [down, across] = grid_for(threads, m, n, width);
+  const double time = double(m) * n * k * kMultiplyTime;
+  parallel_pieces(down * across, time, [&, down = down, across = across](int cell, int) {
     const Range i = share(m, down, cell / across);
     Range j = share((n + width - 1) / width, across, cell % across);
     j = {j.begin * width, std::min(j.end * width, n)};
     if (i.end > i.begin && j.end > j.begin) f(i, j);
-  }
+  });
 }
 
 }  // namespace fl::cpu::products

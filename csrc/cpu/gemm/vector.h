@@ -107,16 +107,16 @@ void multiply_vector(const Product<S, T, D>& g, int threads) {
     }
   };
   constexpr int64_t most = 512;
+  const double time = 8.0 * double(g.m) * g.k * kMultiplyTime;
   constexpr int kMaxTeam = 64;
   threads = std::min(threads, kMaxTeam);
   if (threads > 1 && g.m < 8 * threads && g.m <= 64) {  // few long rows: split k
     static thread_local T partial_space[kMaxTeam][64];
     T(*partial)[64] = partial_space;
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int t = 0; t < threads; ++t) {
+    parallel_pieces(threads, time, [&](int t, int) {
       const Range r = share(g.k, threads, t);
       sums(0, g.m, r.begin, r.end - r.begin, partial[t]);
-    }
+    });
     for (int t = 1; t < threads; ++t)
       for (int64_t i = 0; i < g.m; ++i) partial[0][i] += partial[t][i];
     return finish_tile(g, partial[0], 1, 0, 0, g.m, 1, kFirst | kLast);
@@ -130,11 +130,10 @@ void multiply_vector(const Product<S, T, D>& g, int threads) {
     }
   };
   if (threads <= 1) return run(0, g.m);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int t = 0; t < threads; ++t) {
+  parallel_pieces(threads, time, [&](int t, int) {
     const Range r = share(g.m, threads, t);
     run(r.begin, r.end);
-  }
+  });
 }
 
 }  // namespace fl::cpu::products

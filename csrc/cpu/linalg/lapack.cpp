@@ -77,7 +77,7 @@ class BlasThreads {
     // Its threads spin at every step of a factorisation: where other work shares the cores that
     // costs several times what it gains, so only calls of some tenths of a second get them.
     constexpr double kLarge = 1e10;
-    if (flops >= kLarge && !omp_in_parallel() && num_threads() > 1 && lock().try_lock()) {
+    if (flops >= kLarge && !in_parallel() && num_threads() > 1 && lock().try_lock()) {
       raised_ = true;
       set_blas_threads(library(), num_threads());
       return;

@@ -103,7 +103,7 @@ constexpr int64_t kLongLine = 16384;
 // One long line in pieces: totals of the pieces first, then every piece from the total before it.
 template <class Op, class S, class A>
 void scan_long(const S* src, S* dst, int64_t n) {
-  const int64_t pieces = kWays * std::max(1, omp_in_parallel() ? 1 : num_threads()),
+  const int64_t pieces = kWays * std::max(1, in_parallel() ? 1 : num_threads()),
                 size = (n + pieces - 1) / pieces;
   std::vector<A> carry(pieces, Op::template first<A>());
   parallel_for(pieces, 1, [&](int64_t b, int64_t e) {

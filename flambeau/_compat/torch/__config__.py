@@ -11,8 +11,8 @@ from flambeau.version import __version__
 def show() -> str:
     """The build's settings, one line each."""
     cuda = f"CUDA {version.cuda}" if version.cuda else "no CUDA device"
-    return f"flambeau {__version__} built with:\n  - C++17, OpenMP\n  - {platform.machine()}, {cuda}\n"
+    return f"flambeau {__version__} built with:\n  - C++17\n  - {platform.machine()}, {cuda}\n"
 
 
 def parallel_info() -> str:
-    return f"at_parallel_info:\n  intra-op threads: {_C.get_num_threads()}\n  backend: OpenMP\n"
+    return f"at_parallel_info:\n  intra-op threads: {_C.get_num_threads()}\n  backend: own thread pool\n"
