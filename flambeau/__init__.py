@@ -12,8 +12,8 @@ import os as _os
 import sys
 from importlib import import_module
 
-# OpenMP's threads spin at barriers for milliseconds before they sleep, which a busy neighbour turns into a stall at every
-# barrier. The runtime reads how long when it is loaded; 50 microseconds cover the gap between two kernels.
+# Kernels run on the library's own threads. Where oneDNN cannot use those, it has OpenMP's, which spin at barriers for
+# milliseconds before they sleep; the runtime reads how long when it is loaded.
 _unset = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}.isdisjoint(_os.environ)
 if _unset:
     _os.environ["GOMP_SPINCOUNT"] = "1000"

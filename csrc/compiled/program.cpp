@@ -120,9 +120,7 @@ class Runner {
     }
   }
 
-  void operator()(const LoopStep& s) {
-    run(s, thread_model::pieces_for(time_of(s.work)));
-  }
+  void operator()(const LoopStep& s) { run(s, thread_model::pieces_for(time_of(s.work))); }
 
   void operator()(const ConcurrentLoopsStep& s) {
     int64_t work = 0;

@@ -13,14 +13,14 @@
 
 #include "compiled/arena_layout.h"
 #include "compiled/replay.h"
-#include "core/thread_pool.h"
 #include "core/tensor.h"
+#include "core/thread_pool.h"
 #include "dispatch/operator.h"
 
 namespace fl::compiled {
 
-// A generated loop: pointers to the first elements it works on, then numbers (the address of its LoopThreads, sizes,
-// strides).
+// A generated loop: pointers to the first elements it works on, then numbers (the address of its LoopThreads,
+// sizes, strides).
 using Entry = void (*)(void* const* pointers, const int64_t* numbers);
 
 // The threads of a generated loop. The prelude of generated sources declares the same structure.

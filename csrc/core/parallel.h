@@ -13,9 +13,9 @@ namespace fl {
 constexpr int64_t kGrain = 32768;
 
 namespace thread_model {
-// A model of the machine, in nanoseconds: kGrain operations on one thread, and what each further thread adds to
-// the start and the end of a region. The time of a region of k threads is about work / k + k * kThread, which is least for
-// k = sqrt(work / kThread).
+// A model of the machine, in nanoseconds: kGrain operations on one thread, and what each further thread adds
+// to the start and the end of a region. The time of a region of k threads is about work / k + k * kThread,
+// which is least for k = sqrt(work / kThread).
 constexpr double kGrainTime = 5000, kThread = 250;
 
 // The number of pieces for work that takes one thread this long.
@@ -36,12 +36,14 @@ void parallel_pieces(int pieces, double nanoseconds, const F& f) {
       nanoseconds);
 }
 
-// Calls f(begin, end) on disjoint parts of [0, n). `grain` items are worth kGrain simple operations: fewer are never divided.
+// Calls f(begin, end) on disjoint parts of [0, n). `grain` items are worth kGrain simple operations: fewer
+// are never divided.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, const F& f) {
   if (n <= 0) return;
   if (n <= grain) return f(int64_t(0), n);
-  const double time = static_cast<double>(n) / static_cast<double>(std::max<int64_t>(grain, 1)) * thread_model::kGrainTime;
+  const double time =
+      static_cast<double>(n) / static_cast<double>(std::max<int64_t>(grain, 1)) * thread_model::kGrainTime;
   const int64_t most = std::min<int64_t>(n, thread_model::pieces_for(time));
   if (most <= 1) return f(int64_t(0), n);
   int64_t part = (n + most - 1) / most;

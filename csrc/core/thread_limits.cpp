@@ -17,7 +17,8 @@ namespace fl {
 namespace {
 
 int processors_of_mask() {
-  for (int most = 1024; most <= 1 << 16; most *= 4) {  // machines may have more processors than cpu_set_t has bits
+  for (int most = 1024; most <= 1 << 16;
+       most *= 4) {  // machines may have more processors than cpu_set_t has bits
     cpu_set_t* mask = CPU_ALLOC(most);
     const size_t bytes = CPU_ALLOC_SIZE(most);
     const bool known = sched_getaffinity(0, bytes, mask) == 0;

@@ -1,5 +1,5 @@
-// See thread_pool.h. A worker and its caller meet in one cache line: the caller posts a piece there, the worker claims it,
-// and its end is seen there, too.
+// See thread_pool.h. A worker and its caller meet in one cache line: the caller posts a piece there, the
+// worker claims it, and its end is seen there, too.
 #include "core/thread_pool.h"
 
 #include <linux/futex.h>
@@ -15,6 +15,8 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <stdexcept>
+#include <string>
 
 #include "core/thread_limits.h"
 
@@ -24,11 +26,11 @@ namespace {
 constexpr int kMostWorkers = kMostThreads - 1, kWords = kMostThreads / 64;
 
 // How long idle workers and waiting callers spin, in nanoseconds.
-constexpr int64_t kSpin = 50'000, kHeldSpin = 1'000'000, kSharedSpin = 5'000;
+constexpr int64_t kSpin = 300'000, kHeldSpin = 2'000'000, kSharedSpin = 5'000;
 constexpr int64_t kCallerSpin = 20'000, kCallerYield = 200'000;
-constexpr int64_t kPreempted = 30'000;       // between two looks at the clock: somebody else had the core
-constexpr int64_t kSharedFor = 20'000'000;   // that the machine counts as shared after that
-constexpr int64_t kLeastWake = 30'000, kMostWake = 2'000'000;  // work that pays for waking workers
+constexpr int64_t kPreempted = 500'000;      // between two looks at the clock: somebody else had the core
+constexpr int64_t kSharedFor = 100'000'000;  // that the machine counts as shared after that
+constexpr int64_t kLeastWake = 20'000, kMostWake = 200'000;  // work that pays for waking workers
 
 int64_t now() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
@@ -96,9 +98,7 @@ struct alignas(128) WorkerSet {
   void remove(int worker) {
     words[worker / 64].fetch_and(~(uint64_t(1) << worker % 64), std::memory_order_seq_cst);
   }
-  bool has(int worker) const {
-    return words[worker / 64].load(std::memory_order_relaxed) >> worker % 64 & 1;
-  }
+  bool has(int worker) const { return words[worker / 64].load(std::memory_order_relaxed) >> worker % 64 & 1; }
 };
 
 struct Members {
@@ -121,11 +121,17 @@ class Pool {
     reserve(members, std::min(pieces, threads()) - 1, wakes_for(time));
     Region region(function, context, pieces, members.count + 1);
     count(regions_, 1);
-    count(members.count ? members_ : alone_, std::max(members.count, 1));
+    if (!members.count) count(alone_, 1);
     post(members, region);
     region.run(0);
     region.run_rest();
-    for (int i = members.count - 1; i >= 0; --i) join(workers_[members.ids[i]], region);
+    int slept = 0, in_vain = 0;
+    for (int i = members.count - 1; i >= 0; --i) {
+      Worker& worker = workers_[members.ids[i]];
+      slept += worker.slept;
+      in_vain += join(worker, region) && worker.slept;
+    }
+    if (slept) learn_wake_time(2 * in_vain > slept);
     release(members);
     if (region.failed.load(std::memory_order_acquire)) std::rethrow_exception(region.error);
   }
@@ -133,12 +139,17 @@ class Pool {
   // Exactly so many workers; waits until there are enough.
   void gather(Members& members, int wanted) {
     const std::lock_guard<std::mutex> one_at_a_time(*gathering_);
-    while (members.count < wanted) {
-      reserve(members, wanted - members.count, true);
-      if (members.count < wanted) sched_yield();
+    for (;;) {
+      reserve(members, wanted, true);
+      if (members.count == wanted) return;
+      if (started_.load() < wanted)
+        throw std::runtime_error("[threads] expected to start " + std::to_string(wanted) +
+                                 " threads, got only " + std::to_string(started_.load()));
+      sched_yield();
     }
   }
   void post(Members& members, Region& region) {
+    count(members_, members.count);
     for (int i = 0; i < members.count; ++i) {
       Worker& worker = workers_[members.ids[i]];
       worker.region = &region;
@@ -165,21 +176,20 @@ class Pool {
       if (asleep_.has(id) && !std::count(sleeping, sleeping + count_sleeping, id)) wake(id);
     }
   }
-  // Waits for the piece of a worker, or runs it here if the worker has not begun.
-  void join(Worker& worker, Region& region) {
+  // Waits for the piece of a worker, or runs it here if the worker has not begun: then the result is true.
+  bool join(Worker& worker, Region& region) {
     uint32_t state = worker.state.load(std::memory_order_acquire);
-    for (int spin = 0; state == kPosted && spin < 32; ++spin) {
+    for (int spin = 0; state == kPosted && !worker.slept && spin < 32; ++spin) {
       pause();
       state = worker.state.load(std::memory_order_acquire);
     }
     if (state == kPosted && worker.state.compare_exchange_strong(state, kIdle, std::memory_order_acq_rel)) {
       count(taken_back_, 1);
-      if (worker.slept) learn_wake_time(true);
       region.run(worker.piece);
-      return;
+      return true;
     }
-    if (worker.slept) learn_wake_time(false);
     wait(worker);
+    return false;
   }
   void wait(Worker& worker) {
     if (worker.state.load(std::memory_order_acquire) == kIdle) return;
@@ -210,16 +220,20 @@ class Pool {
     for (int i = 0; i < members.count;) {
       const int word = members.ids[i] / 64;
       uint64_t bits = 0;
-      for (; i < members.count && members.ids[i] / 64 == word; ++i) bits |= uint64_t(1) << members.ids[i] % 64;
+      for (; i < members.count && members.ids[i] / 64 == word; ++i)
+        bits |= uint64_t(1) << members.ids[i] % 64;
       idle_.words[word].fetch_or(bits, std::memory_order_release);
     }
   }
   Worker& worker(int id) { return workers_[id]; }
 
+  bool forked() const { return forked_; }
+
   void hold(int change) { holds_.fetch_add(change, std::memory_order_relaxed); }
 
   PoolCounters counters() const {
-    return {regions_, alone_, members_, woken_, taken_back_, wait_ns_, static_cast<uint64_t>(started_.load())};
+    return {
+        regions_, alone_, members_, woken_, taken_back_, wait_ns_, static_cast<uint64_t>(started_.load())};
   }
 
  private:
@@ -232,7 +246,8 @@ class Pool {
     const int64_t pays = wake_time_.load(std::memory_order_relaxed);
     if (time >= static_cast<double>(pays)) return true;
     const int64_t at = now(), before = last_short_.exchange(at, std::memory_order_relaxed);
-    const int64_t debt = (at - before > kSharedFor ? 0 : debt_.load(std::memory_order_relaxed)) + int64_t(time);
+    const int64_t debt =
+        (at - before > kSharedFor ? 0 : debt_.load(std::memory_order_relaxed)) + int64_t(time);
     debt_.store(debt > pays ? 0 : debt, std::memory_order_relaxed);
     return debt > pays;
   }
@@ -257,8 +272,8 @@ class Pool {
             chosen |= usable & -usable;
             usable &= usable - 1;
           }
-        } while (chosen && !idle_.words[word].compare_exchange_weak(idle, idle & ~chosen, std::memory_order_acquire,
-                                                                     std::memory_order_relaxed));
+        } while (chosen && !idle_.words[word].compare_exchange_weak(
+                               idle, idle & ~chosen, std::memory_order_acquire, std::memory_order_relaxed));
         for (; chosen; chosen &= chosen - 1)
           members.ids[members.count++] = static_cast<int16_t>(word * 64 + __builtin_ctzll(chosen));
       }
@@ -351,6 +366,7 @@ class Pool {
     gathering_ = new std::mutex;
     started_ = 0;
     holds_ = 0;
+    forked_ = true;
   }
 
   static void count(std::atomic<uint64_t>& counter, int64_t by) {
@@ -359,10 +375,12 @@ class Pool {
 
   std::atomic<int> threads_, started_{0}, holds_{0};
   const int processors_;
+  bool forked_ = false;
   std::atomic<int64_t> shared_until_{0}, last_short_{0}, debt_{0}, wake_time_{kLeastWake};
   std::mutex *starting_ = new std::mutex, *gathering_ = new std::mutex;
   WorkerSet idle_, asleep_;
-  alignas(128) std::atomic<uint64_t> regions_{0}, alone_{0}, members_{0}, woken_{0}, taken_back_{0}, wait_ns_{0};
+  alignas(128) std::atomic<uint64_t> regions_{0}, alone_{0}, members_{0}, woken_{0},
+      taken_back_{0}, wait_ns_{0};
   Worker workers_[kMostWorkers];
 };
 
@@ -388,7 +406,8 @@ Gang::Gang(int pieces, PieceFunction function, const void* context)
 
 Gang::~Gang() {
   --depth;
-  for (int i = 0; i < state_->members.count; ++i) Pool::get().wait(Pool::get().worker(state_->members.ids[i]));
+  for (int i = 0; i < state_->members.count; ++i)
+    Pool::get().wait(Pool::get().worker(state_->members.ids[i]));
   Pool::get().release(state_->members);
   delete state_;
 }
@@ -401,6 +420,9 @@ void set_num_threads(int n) {
 }
 bool in_parallel() {
   return depth > 0;
+}
+bool is_forked() {
+  return Pool::get().forked();
 }
 
 PoolHold::PoolHold() {

@@ -1,13 +1,14 @@
 // The pool of worker threads that every kernel of the CPU shares.
 //
-// A region is a function and a number of pieces. The caller hands one piece each to idle workers, runs a piece
-// itself, and waits until all pieces have run. Which thread runs a piece changes nothing about its result: the
-// number of pieces follows from the work alone, the number of workers from who is idle and awake at that moment.
-// A piece whose worker has not begun when the caller is through with its own is taken back and run by the caller,
-// so that a worker that sleeps or was preempted never delays a region that it has not entered.
+// A region is a function and a number of pieces. The caller hands one piece each to idle workers, runs a
+// piece itself, and waits until all pieces have run. Which thread runs a piece changes nothing about its
+// result: the number of pieces follows from the work alone, the number of workers from who is idle and awake
+// at that moment. A piece whose worker has not begun when the caller is through with its own is taken back
+// and run by the caller, so that a worker that sleeps or was preempted never delays a region that it has not
+// entered.
 //
-// Workers spin for a short time after a piece and then sleep on a futex. Several callers share the idle workers;
-// a region inside a piece runs on the thread of that piece.
+// Workers spin for a short time after a piece and then sleep on a futex. Several callers share the idle
+// workers; a region inside a piece runs on the thread of that piece.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,13 @@ namespace fl {
 // Runs one piece of a region. Pieces are numbered from 0 to pieces - 1.
 using PieceFunction = void (*)(const void* context, int piece, int pieces);
 
-// Calls function(context, piece, pieces) once for every piece, on this thread and on idle workers. `nanoseconds` is an
-// estimate of the whole work on one thread: short regions do not wake workers that sleep. The first exception of a
-// piece is thrown again when all pieces have ended.
+// Calls function(context, piece, pieces) once for every piece, on this thread and on idle workers.
+// `nanoseconds` is an estimate of the whole work on one thread: short regions do not wake workers that sleep.
+// The first exception of a piece is thrown again when all pieces have ended.
 void run_pieces(int pieces, PieceFunction function, const void* context, double nanoseconds);
 
-// The same with one thread for every piece, all of them at a time: for code that waits for its other pieces, as
-// OpenMP regions of other libraries do. The caller runs piece 0 itself between the two calls.
+// The same with one thread for every piece, all of them at a time: for code that waits for its other pieces,
+// as OpenMP regions of other libraries do. The caller runs piece 0 itself between the two calls.
 class Gang {
  public:
   Gang(int pieces, PieceFunction function, const void* context);
@@ -45,7 +46,12 @@ void set_num_threads(int n);
 // Whether this thread runs a piece of a region.
 bool in_parallel();
 
-// While one exists, idle workers stay awake for longer: a program that will soon enter the next region has one.
+// Whether this process was forked from one that used the library: threads of other runtimes, whose pools do
+// not survive that, must not be waited for.
+bool is_forked();
+
+// While one exists, idle workers stay awake for longer: a program that will soon enter the next region has
+// one.
 class PoolHold {
  public:
   PoolHold();

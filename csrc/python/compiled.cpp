@@ -569,8 +569,9 @@ PyObject* instantiated_graphs(PyObject*, PyObject*) {
 PyObject* run_loop(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
     const auto address = [&](int i) { return int_value(item(args, i)); };
-    compiled::run_loop(reinterpret_cast<compiled::Entry>(address(0)), reinterpret_cast<void* const*>(address(1)),
-                       reinterpret_cast<int64_t*>(address(2)), static_cast<int>(address(3)), HUGE_VAL);
+    compiled::run_loop(reinterpret_cast<compiled::Entry>(address(0)),
+                       reinterpret_cast<void* const*>(address(1)), reinterpret_cast<int64_t*>(address(2)),
+                       static_cast<int>(address(3)), HUGE_VAL);
     Py_RETURN_NONE;
   });
 }

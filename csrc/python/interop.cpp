@@ -540,9 +540,9 @@ PyObject* set_threads(PyObject*, PyObject* o) {
 PyObject* thread_counters(PyObject*, PyObject*) {
   return guarded([&]() -> PyObject* {
     const PoolCounters c = pool_counters();
-    return check(Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "regions", c.regions, "alone", c.alone, "members",
-                               c.members, "woken", c.woken, "taken_back", c.taken_back, "wait_ns", c.wait_ns,
-                               "workers", c.workers));
+    return check(Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "regions", c.regions, "alone", c.alone,
+                               "members", c.members, "woken", c.woken, "taken_back", c.taken_back, "wait_ns",
+                               c.wait_ns, "workers", c.workers));
   });
 }
 PyObject* promote_types(PyObject*, PyObject* args) {

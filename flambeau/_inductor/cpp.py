@@ -57,6 +57,7 @@ _EXTREMES = frozenset(("maximum", "minimum"))
 _OPENMP_REDUCTIONS = {"add": "+", "mul": "*", "bitor": "|", "bitand": "&"}  # that OpenMP has a name for
 SMALL_WORK = _C._PARALLEL_GRAIN  # operations for which a kernel runs on one thread
 _MOST_THREADS = _C._MOST_THREADS
+_HEAD = "@HEAD@"  # where pointers and sizes are declared again: captured ones would not count as restricted
 # Their vectorised forms are right for arguments up to math::trig_limit; sin_any and the like take any argument.
 TRIGONOMETRY = frozenset(("sin", "cos", "tan"))
 _TRIGONOMETRIC_CALL = re.compile(r"math::(sin|cos|tan)\(((?:[^()]|\([^()]*\))*)\)")
@@ -373,7 +374,9 @@ class _Writer:
                 ctype = "const uint8_t" if ctype == "bool" else f"const {ctype}"
             head.append(f"{ctype}* __restrict {name} = ({ctype}*)p[{k}];")
         lines = ["const Threads& all_threads = *(const Threads*)n[0];", "const int threads = (int)all_threads.count;"]
-        lines += [*head, *self.number_lines, *inner]
+        head += self.number_lines
+        for line in [*head, *inner]:
+            lines += _indented(head) if line == _HEAD else [line]
         text = "\n".join(_indented(lines))
         return f'extern "C" void @NAME@(void* const* p, const int64_t* n) {{\n{text}\n}}\n'
 
@@ -701,8 +704,8 @@ class _Writer:
 
 def _divided(body: list[str]) -> list[str]:
     """Runs statements on all threads of the kernel, each with its number and how many there are."""
-    head = "on_threads(all_threads, [&](int thread, int team) __attribute__((noinline)) {"
-    return [head, *_indented(body), "});"]
+    opening = "on_threads(all_threads, [&](int thread, int team) __attribute__((noinline)) {"
+    return [opening, _HEAD, *_indented(body), "});"]
 
 
 def _state_of(group: Group, memory: Buffer) -> Buffer:

@@ -188,7 +188,8 @@ bool run_onednn(const ConvArgs& g, Pass pass) {
   if (g.ndim == 1 && g.groups > 1) return run_onednn(with_one_row(g), pass);
   const double work = double(g.batch) * g.out_channels * volume(g.out_size, g.ndim) *
                       double(g.in_channels / g.groups) * volume(g.kernel, g.ndim);
-  const int threads = work < 1.0e6 || in_parallel() ? 1 : num_threads();
+  const bool alone = work < 1.0e6 || in_parallel() || (is_forked() && !onednn()->on_pool);
+  const int threads = alone ? 1 : num_threads();
   const ThreadLimit limit(threads);  // a primitive is built for, and run by, this many threads
   const bool with_bias =
       pass == Pass::Forward ? g.bias != nullptr : pass == Pass::BackwardWeights && g.grad_bias;

@@ -1,7 +1,6 @@
 // What the files of convolution share: views of activations, scratch memory, and the two float paths.
 #pragma once
 
-
 #include <algorithm>
 #include <cstdint>
 
@@ -25,7 +24,8 @@ inline int64_t volume(const int64_t* size, int ndim) {
 template <class F>
 void for_each_divided(int64_t n, double work, const F& f) {
   const double time = work * thread_model::kGrainTime / kGrain;
-  const int pieces = work < 2.0e5 ? 1 : static_cast<int>(std::min<int64_t>(n, thread_model::pieces_for(time)));
+  const int pieces =
+      work < 2.0e5 ? 1 : static_cast<int>(std::min<int64_t>(n, thread_model::pieces_for(time)));
   parallel_pieces(pieces, time, [&](int piece, int count) {
     for (int64_t i = n * piece / count; i < n * (piece + 1) / count; ++i) f(i);
   });

@@ -165,7 +165,7 @@ struct Entry {
 bool find_entries(const link_map* map, std::vector<Entry>& entries) {
   const ElfW(Sym)* symbols = nullptr;
   const char* strings = nullptr;
-  const ElfW(Rela) *tables[2] = {};
+  const ElfW(Rela) * tables[2] = {};
   size_t bytes[2] = {};
   for (const ElfW(Dyn)* d = map->l_ld; d->d_tag != DT_NULL; ++d) {
     if (d->d_tag == DT_SYMTAB) symbols = reinterpret_cast<const ElfW(Sym)*>(d->d_un.d_ptr);
@@ -178,7 +178,7 @@ bool find_entries(const link_map* map, std::vector<Entry>& entries) {
   if (!symbols || !strings) return false;
   for (int t = 0; t < 2; ++t)
     for (size_t i = 0; tables[t] && i < bytes[t] / sizeof(ElfW(Rela)); ++i) {
-      const ElfW(Rela)& r = tables[t][i];
+      const ElfW(Rela) & r = tables[t][i];
       const size_t symbol = ELF64_R_SYM(r.r_info);
       const std::string_view name = symbol ? strings + symbols[symbol].st_name : "";
       if (!belongs_to_openmp(name)) continue;

@@ -104,7 +104,8 @@ class Engine {
         items_ = n_out_ / columns_ * blocks_;
       }
       return run_split(
-          thread_model::pieces_for(static_cast<double>(work) * thread_model::kGrainTime / kGrain), last, rows_inside ? 1 : block_);
+          thread_model::pieces_for(static_cast<double>(work) * thread_model::kGrainTime / kGrain), last,
+          rows_inside ? 1 : block_);
     }
     parallel_for(items_, std::max<int64_t>(1, kGrain * items_ / std::max<int64_t>(work, 1)),
                  [&](int64_t begin, int64_t end) {

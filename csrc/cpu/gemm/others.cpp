@@ -87,8 +87,8 @@ void complex_product(const GemmArgs& g) {
     for (int64_t u = mine.begin; u < mine.end; ++u) {
       const int64_t batch = u / parts;
       const Range r = share(g.m, int(parts), int(u % parts));
-      gemm(101, la.transposed ? 112 : 111, lb.transposed ? 112 : 111, int(r.end - r.begin), int(g.n), int(g.k),
-           &alpha, static_cast<const T*>(g.a) + batch * g.a_batch + r.begin * g.a_row, la.lead,
+      gemm(101, la.transposed ? 112 : 111, lb.transposed ? 112 : 111, int(r.end - r.begin), int(g.n),
+           int(g.k), &alpha, static_cast<const T*>(g.a) + batch * g.a_batch + r.begin * g.a_row, la.lead,
            static_cast<const T*>(g.b) + batch * g.b_batch, lb.lead, &beta,
            static_cast<T*>(g.c) + batch * g.c_batch + r.begin * g.c_row, lc.lead);
     }

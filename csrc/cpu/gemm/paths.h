@@ -36,8 +36,8 @@ inline Range share(int64_t count, int parts, int part) {
 struct Grid {
   int down, across;
 };
-// The grid of at most so many rectangles whose largest one takes least: its multiplications, and packing its rows of
-// A and columns of B, which counts as much as kPacking multiplications for each element.
+// The grid of at most so many rectangles whose largest one takes least: its multiplications, and packing its
+// rows of A and columns of B, which counts as much as kPacking multiplications for each element.
 inline Grid grid_for(int threads, int64_t m, int64_t n, int64_t width) {
   constexpr double kPacking = 8;
   const int64_t panels = (n + width - 1) / width;

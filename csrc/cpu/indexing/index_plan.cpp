@@ -228,6 +228,43 @@ Tensor gather_plan(const Tensor& self, const IndexPlan& plan) {
   return out;
 }
 
+// Rows of values, in the order in which they came, by the thread that owns the place they go to.
+struct OwnedRows {
+  std::vector<int64_t> offsets;  // of the place of each row
+  std::vector<int64_t> order;    // row numbers, those of one owner after the other's
+  std::vector<int64_t> starts;   // of each owner's part of `order`, and the end
+};
+OwnedRows owned_rows(const IndexPlan& plan, int owners, double time) {
+  const int64_t count = plan.count;
+  OwnedRows rows{std::vector<int64_t>(count), std::vector<int64_t>(count), std::vector<int64_t>(owners + 1)};
+  std::vector<uint16_t> owner_of(count);
+  std::vector<std::vector<int64_t>> next(
+      owners);  // of each part of the rows: where its rows of each owner go
+  parallel_pieces(owners, time, [&](int part, int parts) {
+    const int64_t begin = count * part / parts, end = count * (part + 1) / parts;
+    plan.offsets(begin, end - begin, rows.offsets.data() + begin);
+    std::vector<int64_t> counts(owners);
+    for (int64_t r = begin; r < end; ++r) {
+      const uint64_t hash = static_cast<uint64_t>(rows.offsets[r]) * 0x9E3779B97F4A7C15ull >> 32;
+      owner_of[r] = static_cast<uint16_t>(hash * static_cast<uint64_t>(owners) >> 32);
+      ++counts[owner_of[r]];
+    }
+    next[part] = std::move(counts);
+  });
+  int64_t at = 0;
+  for (int owner = 0; owner < owners; ++owner) {
+    rows.starts[owner] = at;
+    for (std::vector<int64_t>& part : next) at += std::exchange(part[owner], at);
+  }
+  rows.starts[owners] = at;
+  parallel_pieces(owners, time, [&](int part, int parts) {
+    std::vector<int64_t> place = std::move(next[part]);
+    for (int64_t r = count * part / parts; r < count * (part + 1) / parts; ++r)
+      rows.order[place[owner_of[r]]++] = r;
+  });
+  return rows;
+}
+
 void scatter_plan(const char* op, const Tensor& self, const IndexPlan& plan, const Tensor& source,
                   Combine how) {
   const RowFn combine_row = row_fn(op, how, self.dtype());
@@ -253,7 +290,7 @@ void scatter_plan(const char* op, const Tensor& self, const IndexPlan& plan, con
       combine_row(dst + plan.after.at(p), inner_stride, src + p * step, step, inner);
   };
   // Places named twice must see their values in order, so threads share the rows before the index, or else
-  // the places themselves: each thread takes the places that hash to it.
+  // the places themselves: each thread owns the places that hash to it.
   const bool safe = !has_internal_overlap(self);
   const int64_t work = plan.before.numel * plan.count * width;
   const auto* offsets_once = all.empty() ? nullptr : all.data();
@@ -276,22 +313,24 @@ void scatter_plan(const char* op, const Tensor& self, const IndexPlan& plan, con
       body(0, plan.before.numel);
     return;
   }
-  const int threads = safe && width * item >= 64 && work >= kGrain ? num_threads() : 1;
-  parallel_for(threads, 1, [&](int64_t first, int64_t last) {
-    for_blocks(plan, nullptr, 0, plan.count, [&](int64_t base, int64_t r, const int64_t* offsets, int64_t n) {
-      if (width == 1) {
-        scatter(to + base, offsets, from + r * step, step, n);
-        return;
-      }
-      for (int64_t i = 0; i < n; ++i) {
-        if (threads > 1) {
-          const int64_t owner = static_cast<int64_t>(
-              (static_cast<uint64_t>(offsets[i]) * 0x9E3779B97F4A7C15ull >> 32) % threads);
-          if (owner < first || owner >= last) continue;
-        }
-        put_row(to + base + offsets[i], from + (r + i) * width * step);
+  const double time = 3 * thread_model::kGrainTime / kGrain * static_cast<double>(work);
+  const int owners = safe && width * item >= 64 && work >= kGrain ? thread_model::pieces_for(time) : 1;
+  if (owners > 1) {
+    const OwnedRows rows = owned_rows(plan, owners, time / 8);
+    char* const base = to + plan.before.at(0);
+    parallel_pieces(owners, time, [&](int owner, int) {
+      const int64_t end = rows.starts[owner + 1];
+      for (int64_t i = rows.starts[owner]; i < end; ++i) {
+        constexpr int64_t kAhead = 4;
+        if (i + kAhead < end) __builtin_prefetch(from + rows.order[i + kAhead] * width * step);
+        put_row(base + rows.offsets[rows.order[i]], from + rows.order[i] * width * step);
       }
     });
+    return;
+  }
+  for_blocks(plan, nullptr, 0, plan.count, [&](int64_t base, int64_t r, const int64_t* offsets, int64_t n) {
+    if (width == 1) return scatter(to + base, offsets, from + r * step, step, n);
+    for (int64_t i = 0; i < n; ++i) put_row(to + base + offsets[i], from + (r + i) * width * step);
   });
 }
 
