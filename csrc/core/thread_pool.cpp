@@ -65,7 +65,8 @@ struct Region {
   Region(PieceFunction function, const void* context, int pieces, int next)
       : function(function), context(context), pieces(pieces), next(next) {}
 
-  void run(int piece) noexcept {
+  void run(int piece) noexcept { run(function, context, piece, pieces); }
+  void run(PieceFunction function, const void* context, int piece, int pieces) noexcept {
     ++depth;
     try {
       function(context, piece, pieces);
@@ -85,9 +86,12 @@ enum State : uint32_t { kIdle, kPosted, kRunning, kAwaited };  // awaited: runni
 struct alignas(128) Worker {
   std::atomic<uint32_t> state{kIdle};
   std::atomic<uint32_t> asleep{0};  // a futex
+  int piece = 0, pieces = 0;
+  PieceFunction function = nullptr;  // copies of the region's, which spare the worker a look at another line
+  const void* context = nullptr;
   Region* region = nullptr;
-  int piece = 0;
   bool slept = false;       // when the piece was posted
+  bool surplus = false;     // the region has pieces that were handed to nobody
   int wakes[2] = {-1, -1};  // workers that this one wakes before it begins: waking is shared
 };
 
@@ -122,7 +126,7 @@ class Pool {
     Region region(function, context, pieces, members.count + 1);
     count(regions_, 1);
     if (!members.count) count(alone_, 1);
-    post(members, region);
+    post(members, region, false);
     region.run(0);
     region.run_rest();
     int slept = 0, in_vain = 0;
@@ -148,12 +152,17 @@ class Pool {
       sched_yield();
     }
   }
-  void post(Members& members, Region& region) {
+  void post(Members& members, Region& region, bool all_must_run) {
     count(members_, members.count);
+    const bool surplus = region.pieces > members.count + 1;
     for (int i = 0; i < members.count; ++i) {
       Worker& worker = workers_[members.ids[i]];
       worker.region = &region;
+      worker.function = region.function;
+      worker.context = region.context;
       worker.piece = i + 1;
+      worker.pieces = region.pieces;
+      worker.surplus = surplus;
       worker.slept = asleep_.has(members.ids[i]);
       worker.wakes[0] = worker.wakes[1] = -1;
     }
@@ -166,11 +175,12 @@ class Pool {
         workers_[sleeping[i]].wakes[child] = sleeping[2 * i + 1 + child];
     for (int i = 0; i < members.count; ++i)
       workers_[members.ids[i]].state.store(kPosted, std::memory_order_release);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
     if (count_sleeping) {
       count(woken_, count_sleeping);
       wake(sleeping[0]);
     }
+    if (!all_must_run) return;  // a piece of a worker that falls asleep just now is taken back
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     for (int i = 0; i < members.count; ++i) {  // those that fell asleep meanwhile
       const int id = members.ids[i];
       if (asleep_.has(id) && !std::count(sleeping, sleeping + count_sleeping, id)) wake(id);
@@ -315,8 +325,8 @@ class Pool {
       for (int other : worker.wakes)
         if (other >= 0) wake(other);
       Region& region = *worker.region;
-      region.run(worker.piece);
-      region.run_rest();
+      region.run(worker.function, worker.context, worker.piece, worker.pieces);
+      if (worker.surplus) region.run_rest();
       if (worker.state.exchange(kIdle, std::memory_order_acq_rel) == kAwaited) futex_wake(worker.state);
     }
   }
@@ -400,7 +410,7 @@ struct Gang::State {
 Gang::Gang(int pieces, PieceFunction function, const void* context)
     : state_(new State{Region(function, context, pieces, pieces), {}}) {
   Pool::get().gather(state_->members, pieces - 1);
-  Pool::get().post(state_->members, state_->region);
+  Pool::get().post(state_->members, state_->region, true);
   ++depth;
 }
 
