@@ -58,6 +58,7 @@ LAYERS = (
         "hub",
         "jit",
         "export",
+        "onnx",
         "ao",
         "vision",
         "distributed",

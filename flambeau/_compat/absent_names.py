@@ -9,7 +9,7 @@ A word is the name of a class when it starts with a capital, of a constant when 
 _MANY = "training over several processes is not written"
 _SHARD = "sharding parameters over processes is not written"
 _QUANT = "this part of quantization is not written"
-_ONNX = "export to ONNX is not written"
+_ONNX = "translations to ONNX stand beside the operators here"
 _EXPORT = "this part of export is not written"
 _CAPTURE = "this part of the capture of programs is not written"
 _COMPILER = "this part of the compiler is not written"
@@ -76,17 +76,9 @@ TABLE: dict[str, tuple[str, str]] = {
         "AdditionalInputs ShapesCollection draft_export unflatten",
     ),
     "export.dynamic_shapes": (_EXPORT, "ShapesCollection"),
-    "onnx": (
-        _ONNX,
-        "ONNXProgram OperatorExportTypes{ONNX,ONNX_ATEN,ONNX_ATEN_FALLBACK,RAW} TensorProtoDataType{FLOAT,INT64} "
-        "TrainingMode{EVAL,TRAINING,PRESERVE} ExportOptions JitScalarType is_in_onnx_export()=False is_onnxrt_backend_supported()=False !OnnxExporterError export dynamo_export "
-        "@register_custom_op_symbolic unregister_custom_op_symbolic select_model_mode_for_export",
-    ),
-    "onnx.errors": (_ONNX, "!OnnxExporterError !UnsupportedOperatorError"),
-    "onnx.operators": (_ONNX, "reshape_from_tensor_shape shape_as_tensor"),
+    "onnx": (_ONNX, "JitScalarType TensorProtoDataType{FLOAT,INT64} is_onnxrt_backend_supported()=False"),
     "onnx.symbolic_helper": (_ONNX, "@parse_args @quantized_args cast_pytorch_to_onnx _get_tensor_sizes _unimplemented"),
     **{f"onnx.symbolic_opset{n}": (_ONNX, "dropout masked_fill select softmax squeeze unsqueeze") for n in range(7, 21)},
-    "onnx.utils": (_ONNX, "export register_custom_op_symbolic"),
     "jit.mobile": (_EXPORT, "_load_for_lite_interpreter"),
     "utils.mobile_optimizer": (_EXPORT, "optimize_for_mobile"),
     "utils.jit": ("", ""),

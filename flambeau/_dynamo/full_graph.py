@@ -13,6 +13,7 @@ from flambeau import _C
 from flambeau._dynamo import functions, interpreter
 from flambeau._dynamo.breaks import Break, SkipFrame
 from flambeau._dynamo.compile import Settings, Unit, _active, _lock
+from flambeau._dynamo.graph_builder import GraphBuilder
 from flambeau._dynamo.interpreter import Frame
 from flambeau._dynamo.kinds import LITERALS
 from flambeau._dynamo.sizes import SymInt
@@ -44,8 +45,10 @@ def capture_full_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         return model(*args, **kwargs)
 
     grad, inference = _C.is_grad_enabled(), _C.is_inference_mode_enabled()
+    paths = {id(m): (path, type(m)) for path, m in model.named_modules()} if isinstance(model, fl.nn.Module) else {}
     with _lock:
         _active.tracing = True
+        GraphBuilder.module_paths = paths
         try:
             functions.prepare()
             interpreter.prepare()
@@ -55,6 +58,7 @@ def capture_full_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         else:
             reason = ""
         finally:
+            GraphBuilder.module_paths = None
             _active.tracing = False
             _C._set_grad_enabled(grad)
             _C._set_inference_mode(inference)

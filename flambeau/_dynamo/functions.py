@@ -656,7 +656,8 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (_dynamo.error_on_graph_break.__enter__, _refuse_breaks), (_dynamo.error_on_graph_break.__exit__, _allow_breaks),
         (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _is_compiling),
         (compiler.is_compiling, _is_compiling), (compiler.is_dynamo_compiling, _is_compiling),
-        (fl.cond, subgraphs.cond), (warnings.warn, _warn), (logging.getLogger, _logger),
+        (fl.cond, subgraphs.cond), (fl.while_loop, subgraphs.while_loop), (fl._higher_order_ops.map, subgraphs.map_slices),
+        (warnings.warn, _warn), (logging.getLogger, _logger),
         *((getattr(logging.Logger, name), _log(getattr(logging, name.upper())))
           for name in "debug info warning error critical".split()),
         (builtins.__build_class__, classes.build_class), (dataclasses.dataclass, classes.make_dataclass),

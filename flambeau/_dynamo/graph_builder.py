@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+import linecache
 import operator
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import flambeau as fl
 from flambeau import _C
@@ -27,8 +29,37 @@ from flambeau.ops.symbolic.shape_env import DataDependentOutput
 if TYPE_CHECKING:
     from flambeau._dynamo.trace import Tracer
 
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+def origin(frame: Any, modules: dict[int, tuple[str, type]]) -> dict[str, Any]:
+    """Where a node comes from: the lines that led to it, outermost first, and the modules."""
+    lines: list[str] = []
+    stack: dict[str, tuple[str, type]] = {}
+    frames = []
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.parent
+    for one in reversed(frames[:-1]):  # the outermost calls the module
+        code = one.code
+        own = modules.get(id(one.locals[0])) if code.co_argcount and code.co_name == "forward" else None
+        if own is not None:
+            stack[f"L__self__{own[0]}" if own[0] else "L__self__"] = own
+        if _PACKAGE not in code.co_filename:
+            text = linecache.getline(code.co_filename, one.line()).strip()
+            lines.append(
+                f'File "{code.co_filename}", line {one.line()}, in {code.co_name}' + (f"\n    {text}" if text else "")
+            )
+    found: dict[str, Any] = {"nn_module_stack": stack}
+    if lines:
+        found["stack_trace"] = "\n".join(lines)
+    return found
+
 
 class GraphBuilder:
+    # While a whole module is captured: its submodules by address, for nodes to say where in it they come from.
+    module_paths: ClassVar[dict[int, tuple[str, type]] | None] = None
+
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         self.graph = Graph()
@@ -261,6 +292,8 @@ class GraphBuilder:
         frame = self.tracer.frame
         if frame is not None:
             node.meta["stack_trace"] = f'File "{frame.code.co_filename}", line {frame.line()}, in {frame.code.co_name}'
+            if self.module_paths is not None:
+                node.meta.update(origin(frame, self.module_paths))
         return node
 
     def node_arguments(self, value: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import flambeau as fl
 from flambeau._dynamo import breaks, opaque
 from flambeau._dynamo.breaks import Unsupported
+from flambeau._dynamo.interpreter import Frame
 from flambeau._dynamo.operations import truth
 from flambeau._dynamo.traced import TracedTensor
 from flambeau.fx.graph import Graph
@@ -58,7 +59,7 @@ def capture(tracer: Tracer, function: Callable[[], Any], own_inputs: Callable[[]
     def take(nodes: list[Any]) -> None:
         own = set(nodes)
         arguments = [traced.node for traced in own_inputs()]
-        wanted = [node for made_node in nodes for node in made_node.all_input_nodes]
+        wanted = [node for made in nodes if made not in arguments for node in made.all_input_nodes]
         wanted += [traced.node for traced in flat[0]]
         free.extend(dict.fromkeys(node for node in wanted if node not in own and node not in arguments))
         copies = {node: graph.placeholder(f"given{i}") for i, node in enumerate(arguments)}
@@ -120,6 +121,93 @@ def cond(tracer: Tracer, pred: Any, true_fn: Any, false_fn: Any, operands: Any =
     results = iter(branches)
     leaves = [next(results) if constant is TENSOR else constant for constant in first.constants]
     return pytree.tree_unflatten(leaves, first.spec)
+
+
+# ---------------------------------------------------------------------------------------------- loops
+
+
+def _like(tracer: Tracer, x: TracedTensor) -> TracedTensor:
+    """A tensor that stands for the argument of a function."""
+    return tracer.builder.call_method("view_as", (x, x), {})  # type: ignore[no-any-return]
+
+
+def _tensor_leaves(value: Any, name: str) -> tuple[list[TracedTensor], Any]:
+    leaves, spec = pytree.tree_flatten(value)
+    if not leaves or not all(isinstance(leaf, TracedTensor) for leaf in leaves):
+        raise Unsupported(breaks.BRANCH, f"of {name}() over something other than tensors")
+    return leaves, spec
+
+
+def while_loop(tracer: Tracer, cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
+    """while_loop(): one node that holds the condition and the body, in a program that is exported. A function that is
+    compiled runs it in Python."""
+    if tracer.builder.module_paths is None:
+        return Frame.enter(tracer, fl.while_loop, (cond_fn, body_fn, carried_inputs), {}).call()
+    inputs, spec = _tensor_leaves(carried_inputs, "while_loop")
+    samples: list[TracedTensor] = []
+
+    def captured(function: Any) -> Subgraph:
+        def run() -> Any:
+            samples[:] = [_like(tracer, x) for x in inputs]
+            return tracer.call(function, tuple(pytree.tree_unflatten(samples, spec)), {})
+
+        return capture(tracer, run, lambda: samples)
+
+    condition, body = captured(cond_fn), captured(body_fn)
+    if len(body.results) != len(inputs):
+        raise Unsupported(breaks.BRANCH, "of while_loop() whose body returns other values than it takes")
+    count, split = len(inputs), len(inputs) + len(condition.free)
+
+    def run(*values: Any) -> Any:
+        carried = values[:count]
+        while condition.flat(*carried, *values[count:split])[0]:
+            carried = body.flat(*carried, *values[split:])
+        return tuple(carried)
+
+    run.__dict__["_loop"] = (condition.module, body.module, count, split)  # for export
+    arguments = (*inputs, *condition.free, *body.free)
+    node = tracer.builder.add_node("call_function", named(run, "while_loop"), arguments, {})
+    results = _items(tracer, node, [result.fake for result in body.results])
+    return pytree.tree_unflatten(results, spec)
+
+
+def map_slices(tracer: Tracer, f: Any, xs: Any, *args: Any) -> Any:
+    """map(): one node that holds the function, in a program that is exported."""
+    from flambeau._higher_order_ops.map import map as written
+
+    if tracer.builder.module_paths is None:
+        return Frame.enter(tracer, written, (f, xs, *args), {}).call()
+    inputs, spec = _tensor_leaves(xs, "map")
+    samples: list[TracedTensor] = []
+
+    def run() -> Any:
+        samples[:] = [tracer.builder.call_method("select", (x, 0, 0), {}) for x in inputs]
+        return tracer.call(f, (pytree.tree_unflatten(samples, spec), *args), {})
+
+    body = capture(tracer, run, lambda: samples)
+    count = len(inputs)
+
+    def mapped(*values: Any) -> Any:
+        rows = [body.flat(*row, *values[count:]) for row in zip(*values[:count])]
+        return tuple(fl.stack(list(column)) for column in zip(*rows))
+
+    mapped.__dict__["_map"] = (body.module, count)  # for export
+    node = tracer.builder.add_node("call_function", named(mapped, "map"), (*inputs, *body.free), {})
+    mode, length = tracer.builder.sizes.mode, inputs[0].fake.shape[0]
+    fakes = [mode.fake_like([length, *r.fake.geometry.sizes], r.fake.dtype, r.fake.fake_device) for r in body.results]
+    results = iter(_items(tracer, node, fakes))
+    return pytree.tree_unflatten([next(results) if c is TENSOR else c for c in body.constants], body.spec)
+
+
+def _items(tracer: Tracer, node: Any, fakes: list[Any]) -> list[TracedTensor]:
+    """The results of a node that returns a tuple, like these fakes."""
+    mode = tracer.builder.sizes.mode
+    found = []
+    for i, fake in enumerate(fakes):
+        item = tracer.builder.graph.call_function(operator.getitem, (node, i))
+        like = mode.wrap(fake.meta(), fake.geometry, fake.fake_device, bool(fake.requires_grad))
+        found.append(tracer.builder.add_tensor(item, like))
+    return found
 
 
 # ---------------------------------------------------------------------------------------------- vmap

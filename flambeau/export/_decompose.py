@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import flambeau as fl
 from flambeau._ops import OpOverload
 from flambeau._subclasses.fake_tensor import FakeTensorMode
-from flambeau.export._trace import Input, record_graph
+from flambeau.export._trace import Input, Operators, record_graph
 from flambeau.export.graph_signature import (
     ExportGraphSignature,
     InputKind,
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from flambeau.export.exported_program import ExportedProgram
 
 
-def decomposed(program: ExportedProgram, table: dict[Any, Any] | None) -> ExportedProgram:
+def decomposed(
+    program: ExportedProgram, table: dict[Any, Any] | None, record_type: type[Operators] = Operators
+) -> ExportedProgram:
+    """The program without writes, its operators replaced as the table says, or as `record_type` does."""
     from flambeau.export.exported_program import ExportedProgram
 
     graph, written = _without_writes(program)
@@ -40,7 +43,13 @@ def decomposed(program: ExportedProgram, table: dict[Any, Any] | None) -> Export
     mode = next(made.fake.fake_mode for made in inputs if made.fake is not None)
     assumed = len(env.guards)
     whole, returned = record_graph(
-        GraphModule(program.graph_module, graph), mode, inputs, fakes, table or {}, whole=bool(table)
+        GraphModule(program.graph_module, graph),
+        mode,
+        inputs,
+        fakes,
+        table or {},
+        whole=bool(table),
+        record_type=record_type,
     )
     specs = [made.spec for made in inputs]
     outputs = [OutputSpec(kind, argument, target) for (kind, target), argument in zip(written, returned)]
@@ -54,6 +63,7 @@ def decomposed(program: ExportedProgram, table: dict[Any, Any] | None) -> Export
         whole, ExportGraphSignature(specs, outputs), program.state_dict, constants,
         program.call_spec, program._facts, program._ranges, list(checks), program.example_inputs,
         substitutions=program._substitutions, module_call_graph=program.module_call_graph, dialect="ATEN",
+        size_names=program._size_names,
     )  # fmt: skip
 
 

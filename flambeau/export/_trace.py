@@ -56,6 +56,17 @@ class Input:
         self.fake = fake
 
 
+class NotingTracer(PythonKeyTracer):
+    """Lets new nodes say where they come from."""
+
+    notes: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
+
+    def create_node(self, *args: Any, **kwargs: Any) -> Node:
+        node = super().create_node(*args, **kwargs)
+        node.meta.update(self.notes)
+        return node
+
+
 class Operators(Record):
     """Records operators whole, but for those that are definitions of functions rather than operators of their own.
 
@@ -82,12 +93,23 @@ class Runner(Interpreter):
         self.record = record
         self.mode = mode
 
+    def run_node(self, n: Node) -> Any:
+        self.record.tracer.notes = {key: n.meta[key] for key in ("stack_trace", "nn_module_stack") if n.meta.get(key)}
+        return super().run_node(n)
+
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is _C._set_grad_enabled or target in AUTOCAST_SWITCHES:
             self.record.tracer.create_node("call_function", target, tuple(args), {})
         elif hasattr(target, "_branches"):
             first, second, count = target._branches
             return self._cond(args[0], first, second, args[1 : count + 1], args[count + 1 :])
+        elif hasattr(target, "_loop"):
+            condition, body, count, split = target._loop
+            self.mode.recorder = None
+            return self._loop(condition, body, args[:count], args[count:split], args[split:])
+        elif hasattr(target, "_map"):
+            self.mode.recorder = None
+            return self._map(target._map[0], args[: target._map[1]], args[target._map[1] :])
         elif getattr(target, "is_higher_order", False):
             return self._recorded_again(target, args)
         elif getattr(target, "__module__", "") == "captured":
@@ -98,37 +120,68 @@ class Runner(Interpreter):
 
     def _cond(self, pred: Any, first: Any, second: Any, own: Any, other: Any) -> tuple[Any, ...]:
         """One node that holds the graphs of both branches, over the same operands."""
-        operands = list({id(x): x for x in (*own, *other)}.values())
+        operands = _distinct(own, other)
         graphs = [
-            self._graph(name, branch, operands, read)
+            self._graph(name, branch, operands, _places(read, operands))
             for name, branch, read in (("true_graph_", first, own), ("false_graph_", second, other))
         ]
         results = tuple(first(*own))
         return self._node("cond", (self.record.argument(pred), *graphs, operands), results)
 
+    def _loop(self, condition: Any, body: Any, carried: Any, first: Any, second: Any) -> tuple[Any, ...]:
+        """One node of a while_loop(); both graphs take what is carried and all that either reads."""
+        additional = _distinct(first, second)
+        count = len(carried)
+        graphs = [
+            self._graph(
+                name, graph, [*carried, *additional], [*range(count), *(count + i for i in _places(read, additional))]
+            )
+            for name, graph, read in (
+                ("while_loop_cond_graph_", condition, first),
+                ("while_loop_body_graph_", body, second),
+            )
+        ]
+        results = tuple(body(*carried, *second))
+        return self._node("while_loop", (*graphs, list(carried), additional), results)
+
+    def _map(self, body: Any, mapped: Any, others: Any) -> tuple[Any, ...]:
+        """One node of a map(); the graph takes one slice of each tensor."""
+        rows = [x.select(0, 0) for x in mapped]
+        operands = [*rows, *others]
+        graph = self._graph("body_graph_", body, operands, list(range(len(operands))))
+        length = mapped[0].geometry.sizes[0]
+        results = [self.mode.fake_like([length, *r.geometry.sizes], r.dtype, r.fake_device) for r in body(*operands)]
+        return self._node("map_impl", (graph, list(mapped), list(others)), tuple(results))
+
     def _recorded_again(self, target: Any, args: Any) -> tuple[Any, ...]:
         """A node of a program that is recorded once more: its graphs are recorded, too."""
-        if target.__name__ != "cond":
-            raise NotImplementedError(
-                f"[export] expected cond(), got {target.__name__}(), which is not recorded again yet"
-            )
-        pred, first, second, operands = args
-        graphs = [
-            self._graph(n, branch, operands, operands)
-            for n, branch in (("true_graph_", first), ("false_graph_", second))
-        ]
-        return self._node("cond", (self.record.argument(pred), *graphs, operands), tuple(first(*operands)))
+        self.mode.recorder = None
+        if target.__name__ == "cond":
+            return self._cond(args[0], args[1], args[2], args[3], args[3])
+        if target.__name__ == "while_loop":
+            return self._loop(args[0], args[1], args[2], args[3], args[3])
+        if target.__name__ == "map_impl":
+            return self._map(args[0], args[1], args[2])
+        raise NotImplementedError(f"[export] expected cond, while_loop or map, got {target.__name__}")
 
-    def _graph(self, name: str, branch: Any, operands: Any, read: Any) -> Node:
+    def _graph(self, name: str, branch: Any, operands: Any, read: list[int]) -> Node:
         """The graph of a branch over these operands, of which it reads some, as an attribute of the program."""
         record, tracer = self.record, self.record.tracer
         if not all(isinstance(x, fl.Tensor) for x in operands):
             raise NotImplementedError("[export] expected branches of cond() that read tensors only, got sizes")
         specs = [InputSpec(InputKind.USER_INPUT, TensorArgument(f"arg{i}_1"), None) for i in range(len(operands))]
-        inputs = [Input(spec, x, x) for spec, x in zip(specs, operands)]
-        module, _ = record_graph(branch, self.mode, inputs, list(read), record.decompositions, not record.takes_apart)
+        fakes = [self.mode.wrap(x.meta(), x.geometry, x.fake_device, bool(x.requires_grad)) for x in operands]
+        inputs = [Input(spec, x, x) for spec, x in zip(specs, fakes)]
+        given = [fakes[i] for i in read]
+        module, _ = record_graph(
+            branch, self.mode, inputs, given, record.decompositions, not record.takes_apart, type(record)
+        )
         if len(inputs) != len(operands):
             raise NotImplementedError("[export] expected branches without tensors made from data, got one")
+        if "cond_graph" in name:  # the condition of a loop is a tensor, not a tuple of one
+            (output,) = (n for n in module.graph.nodes if n.op == "output")
+            output.args = (output.args[0][0],)
+            module.recompile()
         path = tracer.get_fresh_qualname(name)
         setattr(tracer.root, path, module)
         return tracer.create_node("get_attr", path, (), {})
@@ -139,6 +192,16 @@ class Runner(Interpreter):
         made = self.record.tracer.create_node("call_function", higher_order(name), shown, {}, name)
         self.record.track(results, made)
         return results
+
+
+def _distinct(*lists: Any) -> list[Any]:
+    return list({id(x): x for values in lists for x in values}.values())
+
+
+def _places(values: Any, among: list[Any]) -> list[int]:
+    """Where values are in a list, by identity."""
+    places = {id(x): i for i, x in enumerate(among)}
+    return [places[id(x)] for x in values]
 
 
 def export(
@@ -189,6 +252,7 @@ def export(
         promises.checks,
         (args, kwargs),
         substitutions=promises.table,
+        size_names=promises.names,
         module_call_graph=_module_calls(mod, args, kwargs, whole.spec),
     )
 
@@ -273,11 +337,17 @@ def _record(whole: FullGraph, inputs: list[Input]) -> tuple[Any, list[OutputSpec
 
 
 def record_graph(
-    module: GraphModule, mode: Any, inputs: list[Input], given: list[Any], table: dict[Any, Any], whole: bool
+    module: GraphModule,
+    mode: Any,
+    inputs: list[Input],
+    given: list[Any],
+    table: dict[Any, Any],
+    whole: bool,
+    record_type: type[Operators] = Operators,
 ) -> tuple[Any, list[Any]]:
     """The operators that a graph calls when it runs on fakes, and what its results are. Constants become inputs."""
-    tracer = PythonKeyTracer()
-    record = Operators(tracer, table, pre_dispatch=whole)
+    tracer = NotingTracer()
+    record = record_type(tracer, table, pre_dispatch=whole)
     nodes = [tracer.create_node("placeholder", i.spec.arg.name, (), {}) for i in inputs]
     for node, made in zip(nodes, inputs):
         made.spec.arg.name = node.name
@@ -295,10 +365,12 @@ def record_graph(
     try:
         with mode, refused():
             results = Runner(module, record, mode).run(*given)
+            results = results if isinstance(results, (tuple, list)) else (results,)
     finally:
         mode.recorder = None
         _C._set_grad_enabled(grad)
     returned = [record.argument(value) for value in results]
+    tracer.notes = {}
     tracer.create_node("output", "output", (tuple(returned),), {})
     drop_unused_sizes(tracer.graph, SYM_SIZE)
     _lift_constants(tracer, mode, inputs, nodes)

@@ -184,6 +184,7 @@ class Promises(NamedTuple):
     table: dict[Atom, Expr]  # symbols by those that stand for them
     ranges: dict[Atom, tuple[Number, Number]]
     checks: list[Condition]  # for calls to be held to
+    names: dict[Atom, str]  # of Dims
 
 
 def resolve(sizes: list[Size], guards: list[Any]) -> Promises:
@@ -215,7 +216,7 @@ def resolve(sizes: list[Size], guards: list[Any]) -> Promises:
         fixed = _fixed(condition)
         if fixed is not None:  # it does not vary after all
             ranges.pop(fixed[0], None)
-    return Promises(table, ranges, list(dict.fromkeys(checks)))
+    return Promises(table, ranges, list(dict.fromkeys(checks)), names)
 
 
 def _promised(

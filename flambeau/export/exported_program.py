@@ -72,6 +72,7 @@ class ExportedProgram:
         substitutions: dict[Atom, Expr] | None = None,
         module_call_graph: list[ModuleCallEntry] | None = None,
         dialect: str = "TRAINING",
+        size_names: dict[Atom, str] | None = None,
     ) -> None:
         self.graph_module = graph_module
         self.graph_signature = graph_signature
@@ -83,6 +84,7 @@ class ExportedProgram:
         self._ranges = ranges
         self._checks = checks
         self._substitutions = substitutions or {}  # sizes of the graph in terms of those that have ranges
+        self._size_names = size_names or {}  # what the user calls them
         self.module_call_graph = module_call_graph or [self._whole_call()]
         self.dialect = dialect
 

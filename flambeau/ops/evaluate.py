@@ -108,6 +108,27 @@ def _call(function: Callable[..., Any], args: list[Any], values: dict[str, Any])
     return function(*lifted)
 
 
+def by_parts(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A pointwise op as a series of others, from its record's expression; NotImplemented where it has none for the case."""
+    record = find(name)
+    if record is None or record.kind != "pointwise":
+        return NotImplemented
+    names = [a.name for a in record.schema.args]
+    values = dict(zip(names, args)) | kwargs
+    for argument in record.schema.args:
+        values.setdefault(argument.name, argument.default)
+    select, table = record.details["select"], record.details["table"]
+    tensors = [x for x in values.values() if isinstance(x, fl.Tensor)]
+    key = values[select] if select else "c" if any(x.is_complex() for x in tensors) else "f"
+    expression = table.get(key, table.get(""))
+    if expression is None or not any(x.is_floating_point() for x in tensors):
+        return NotImplemented
+    tree = expr.lift(expression(*(expr.arg(n) for n in names if n != select)))
+    if tree.op in ("arg", "const") or (tree.op == record.schema.name and len(tree.args) == len(names)):
+        return NotImplemented
+    return evaluate(tree, values)
+
+
 # Piecewise linear functions, whose gradient is a step function: its own derivative is zero and not undefined, so that the
 # weights get a zero gradient from a gradient penalty, instead of none, and second derivatives exist.
 _STEPS = {

@@ -6,6 +6,7 @@ A family keeps the rules of each kind in a module of its folder, beside its reco
   shapes       the sizes of the results for symbolic sizes
   batching     the operator on tensors with a hidden batch dimension (`func.vmap`)
   samples      calls with which the operator is tested
+  onnx         the operator in ONNX
 
 Rules are registered with a decorator, by full name, and found by it. The module of a family is imported when a rule of
 its kind is first asked for; `Record.definition`, `Record.shape` and so on are the same rules.
@@ -27,6 +28,9 @@ symbols of its arguments become plain numbers by a guard.
 function in `aten_parts` computes the result by ATen's operators, each of which reaches the handler, or returns the operator
 and the arguments that ATen has for the call, or NotImplemented where the operator is the same there. Modes of the package
 itself (`_sees_parts = False`) see operators as they are.
+
+**ONNX rules** take a builder and arguments of the operator by name, add nodes to a graph and return its values:
+`flambeau/onnx/_builder.py` says what they are written with. An operator without one is taken apart.
 
 **Batching rules** are described in `ops/batching.py`, **samples** in `ops/samples.py`.
 """
@@ -122,7 +126,8 @@ aten_parts = Rules("definitions")  # how handlers of `__torch_dispatch__` see op
 shape = Rules("shapes")
 batching = Rules("batching")
 samples = Rules("samples")
-KINDS = frozenset(rules.module for rules in (definition, shape, batching, samples))
+onnx = Rules("onnx")
+KINDS = frozenset(rules.module for rules in (definition, shape, batching, samples, onnx))
 
 
 def apply_shape(rule: Rule, arguments: dict[str, Any]) -> Any:

@@ -285,6 +285,31 @@ def branches(lib, nn, F):
 
 
 @model()
+def loops(lib, nn, F):
+    def forward(self, x, n):
+        def go(i, y):
+            return i < n
+
+        def step(i, y):
+            return i + 1, lib.tanh(self.lin(y)) + 1
+
+        count, y = lib._higher_order_ops.while_loop(go, step, (lib.zeros((), dtype=lib.int64), x))
+        return count, y
+
+    net = module_of(lib, forward, lin=nn.Linear(4, 4))
+    return net, (random(lib, 2, 4), lib.tensor(3)), None, (random(lib, 2, 4, seed=1), lib.tensor(5))
+
+
+@model()
+def mapped(lib, nn, F):
+    def forward(self, xs, y):
+        return lib._higher_order_ops.map(lambda x, y: x * y + self.lin(x), xs, y)
+
+    net = module_of(lib, forward, lin=nn.Linear(4, 4))
+    return net, (random(lib, 3, 4), random(lib, 4)), None, (random(lib, 3, 4, seed=1), random(lib, 4, seed=2))
+
+
+@model()
 def tied_and_views(lib, nn, F):
     base = nn.Parameter(random(lib, 4, 4))
 

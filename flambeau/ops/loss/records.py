@@ -497,7 +497,7 @@ def smoothed_entropy(
         smooth = smooth.sum() / (counted.sum() if weight is None else total)
     elif reduction == "sum":
         smooth = smooth.sum()
-    return (1 - label_smoothing) * nll + smooth * (label_smoothing / input.shape[dim])
+    return nll * (1 - label_smoothing) + smooth * (label_smoothing / input.shape[dim])
 
 
 def entropy_in_pieces(

@@ -1,0 +1,75 @@
+"""Names of the older exporters that programs still use."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import flambeau as fl
+from flambeau.onnx._export import _training_mode, export
+from flambeau.onnx._program import ONNXProgram
+
+
+class TrainingMode(enum.Enum):
+    EVAL, PRESERVE, TRAINING = range(3)
+
+
+class OperatorExportTypes(enum.Enum):
+    ONNX, ONNX_ATEN, ONNX_ATEN_FALLBACK, ONNX_FALLTHROUGH = range(4)
+
+
+class ExportOptions:
+    """Options of `dynamo_export`."""
+
+    def __init__(self, *, dynamic_shapes: bool | None = None, **others: Any) -> None:
+        self.dynamic_shapes = dynamic_shapes
+        self.__dict__.update(others)
+
+
+def dynamo_export(
+    model: Any, /, *args: Any, export_options: ExportOptions | None = None, **kwargs: Any
+) -> ONNXProgram | None:
+    """The name that `export(model, args, dynamo=True)` had."""
+    shapes = None
+    if export_options is not None and export_options.dynamic_shapes:
+        dims = lambda x: dict.fromkeys(range(x.ndim), fl.export.Dim.AUTO) if isinstance(x, fl.Tensor) else None  # noqa: E731
+        shapes = tuple(dims(x) for x in (*args, *kwargs.values()))
+    return export(model, args, kwargs=kwargs, dynamic_shapes=shapes)
+
+
+_SYMBOLICS: dict[str, Callable[..., Any]] = {}
+
+
+def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int) -> None:
+    """A translation of `namespace::operator`: a function of a graph `g`, whose `g.op("Add", x, y)` adds a node."""
+    if "::" not in symbolic_name:
+        raise ValueError(f"[onnx] expected namespace::operator, got {symbolic_name!r}")
+    _SYMBOLICS[symbolic_name] = symbolic_fn
+
+
+def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
+    _SYMBOLICS.pop(symbolic_name, None)
+
+
+def registered_symbolics() -> dict[str, Callable[..., Any]]:
+    """The registered translations by the full names of operators."""
+    from flambeau import _C
+    from flambeau._ops import resolve
+
+    found = {}
+    for name, function in _SYMBOLICS.items():
+        full = resolve(name)
+        found[full] = function
+        found.update(
+            {n.partition("(")[0]: function for n in _C._list_operators() if n.startswith((f"{name}(", f"{name}."))}
+        )
+    return found
+
+
+@contextlib.contextmanager
+def select_model_mode_for_export(model: Any, mode: TrainingMode) -> Iterator[None]:
+    """A module in the mode that it is to be exported in."""
+    with _training_mode(model, mode, False):
+        yield

@@ -1,0 +1,198 @@
+"""Export to ONNX: models run in onnxruntime as in Python, at sizes other than the examples'."""
+
+import importlib.util
+import io
+import pathlib
+import warnings
+
+import numpy
+import pytest
+
+import flambeau as fl
+import flambeau.export
+import flambeau.onnx
+from flambeau import nn
+from flambeau.nn import functional as F
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+
+_SPEC = importlib.util.spec_from_file_location(
+    "export_models", pathlib.Path(__file__).parent.parent / "parity" / "export_models.py"
+)
+shared = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(shared)
+NAMES = [name for name in shared.MODELS if name != "dtypes"]  # onnxruntime has no arithmetic in bfloat16
+
+
+@pytest.mark.parametrize(("name", "opset"), [(n, 20) for n in NAMES] + [(n, o) for n in ("attention", "conv_net", "many_operators", "lstm") for o in (17, 18, 23)])  # fmt: skip
+def test_models_agree_with_onnxruntime(name, opset):
+    fl.manual_seed(0)
+    net, args, shapes, other = shared.MODELS[name][0](fl, nn, F)
+    program = fl.onnx.export(net, args, dynamic_shapes=shapes, opset_version=opset)
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    found = [x.numpy() for x in program(*shared.inputs_of(fl, other))]
+    wanted = [x for x in shared.arrays(fl, net(*shared.inputs_of(fl, other))) if x is not None]
+    if name == "pytrees":
+        wanted = [x for x in wanted if isinstance(x, numpy.ndarray)]
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted):
+        numpy.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+        assert not isinstance(b, numpy.ndarray) or a.dtype == b.dtype
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x, scale=None):
+        y = self.fc(x)
+        return y if scale is None else y * scale
+
+
+def test_names_and_dynamic_axes():
+    made = fl.onnx.export(
+        Net(), (fl.randn(2, 4),), input_names=["features"], output_names=["scores"],
+        dynamic_axes={"features": {0: "rows"}, "scores": {0: "rows"}},
+    )  # fmt: skip
+    graph = made.model_proto.graph
+    assert [v.name for v in graph.input] == ["features"] and [v.name for v in graph.output] == ["scores"]
+    assert graph.input[0].type.tensor_type.shape.dim[0].dim_param == "rows"
+    assert graph.output[0].type.tensor_type.shape.dim[0].dim_param == "rows"
+    assert {t.name for t in graph.initializer} == {"fc.weight", "fc.bias"}
+    assert made(fl.randn(5, 4))[0].shape == (5, 3)
+
+
+def test_dims_give_their_names():
+    batch = fl.export.Dim("batch", min=2, max=8)
+    made = fl.onnx.export(Net(), (fl.randn(2, 4),), dynamic_shapes={"x": {0: batch}})
+    assert made.model_proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+
+
+def test_files(tmp_path):
+    net = nn.Sequential(nn.Linear(64, 64), nn.ReLU()).eval()
+    x = fl.randn(2, 64)
+    made = fl.onnx.export(net, (x,), tmp_path / "plain.onnx", external_data=False)
+    assert [p.name for p in tmp_path.iterdir()] == ["plain.onnx"]
+    made.save(tmp_path / "split.onnx", external_data=True)
+    assert (tmp_path / "split.onnx.data").stat().st_size >= 64 * 64 * 4
+    for name in ("plain.onnx", "split.onnx"):
+        session = runtime.InferenceSession(str(tmp_path / name), providers=["CPUExecutionProvider"])
+        (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+        numpy.testing.assert_allclose(found, net(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+    held = io.BytesIO()
+    made.save(held)
+    assert onnx.load_from_string(held.getvalue()).graph.node[0].op_type == "Gemm"
+    made.save(tmp_path / "bare.onnx", include_initializers=False)
+    bare = onnx.load(tmp_path / "bare.onnx")
+    assert not bare.graph.initializer and len(bare.graph.input) == 3
+
+
+def test_the_older_style_writes_and_returns_nothing(tmp_path):
+    net = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).train()
+    x = fl.randn(2, 4)
+    path = tmp_path / "old.onnx"
+    assert fl.onnx.export(net, x, str(path), dynamo=False, input_names=["in"], opset_version=17) is None
+    assert net.training and net[1].training  # it was exported for evaluation
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    numpy.testing.assert_allclose(session.run(None, {"in": x.numpy()})[0], net.eval()(x).detach().numpy(), atol=1e-5)
+
+
+def test_an_operator_without_translation_is_named():
+    class Bad(nn.Module):
+        def forward(self, x):
+            return fl.linalg.svd(x)[1] + 1
+
+    with pytest.raises(fl.onnx.errors.UnsupportedOperatorError, match="svd") as caught:
+        fl.onnx.export(Bad(), (fl.randn(3, 3),))
+    text = str(caught.value)
+    assert "test_onnx.py" in text and "custom_translation_table" in text
+    assert isinstance(caught.value, fl.onnx.OnnxExporterError)
+
+
+def test_opsets_outside_the_range():
+    with pytest.raises(ValueError, match="17 to 23"):
+        fl.onnx.export(Net(), (fl.randn(2, 4),), opset_version=9)
+
+
+@pytest.fixture
+def doubled():
+    with fl.library._scoped_library("onnxtest", "DEF") as library:
+        library.define("doubled(Tensor x) -> Tensor")
+        library.impl("doubled", lambda x: x * 2, "CompositeExplicitAutograd")
+        library.impl("doubled", lambda x: fl.empty_like(x), "Meta")
+        yield fl.ops.onnxtest.doubled
+
+
+class Doubling(nn.Module):
+    def forward(self, x):
+        return fl.ops.onnxtest.doubled(x) + 1
+
+
+def test_translations_of_the_user(doubled):
+    pytest.importorskip("onnxscript")
+    from onnxscript import opset18 as op
+
+    def translate(x):
+        return op.Add(x, x)
+
+    x = fl.randn(3)
+    with pytest.raises(fl.onnx.errors.UnsupportedOperatorError, match=r"onnxtest\.doubled"):
+        fl.onnx.export(Doubling(), (x,))
+    made = fl.onnx.export(Doubling(), (x,), custom_translation_table={doubled.default: translate})
+    assert fl.allclose(made(x)[0], x * 2 + 1)
+    assert [n.op_type for n in made.model_proto.graph.node] == ["Add", "Add"]
+
+
+def test_functions_of_onnxscript(doubled):
+    onnxscript = pytest.importorskip("onnxscript")
+    from onnxscript import opset18 as op
+
+    custom = onnxscript.values.Opset("my.domain", 1)
+
+    @onnxscript.script(custom)
+    def Doubled(x):
+        return op.Add(x, x)
+
+    x = fl.randn(3)
+    made = fl.onnx.export(Doubling(), (x,), custom_translation_table={doubled.default: Doubled})
+    proto = made.model_proto
+    assert [f.name for f in proto.functions] == ["Doubled"] and proto.graph.node[0].domain == "my.domain"
+    assert fl.allclose(made(x)[0], x * 2 + 1)
+
+
+def test_verification_and_report(tmp_path):
+    x = fl.randn(2, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fl.onnx.export(Net().eval(), (x,), verify=True, report=True, artifacts_dir=tmp_path)
+    (page,) = tmp_path.glob("*.md")
+    assert "Gemm" in page.read_text()
+
+
+def test_models_can_ask():
+    class Asking(nn.Module):
+        def forward(self, x):
+            return x + 1 if fl.onnx.is_in_onnx_export() else x + 2
+
+    made = fl.onnx.export(Asking(), (fl.zeros(2),))
+    assert made(fl.zeros(2))[0].tolist() == [1.0, 1.0] and not fl.onnx.is_in_onnx_export()
+
+
+def test_exported_programs_and_keywords():
+    program = fl.export.export(Net(), (fl.randn(2, 4),), {"scale": fl.ones(3)})
+    made = fl.onnx.export(program)
+    x, scale = fl.randn(2, 4), fl.randn(3)
+    assert made.input_names == ["x", "scale"]
+    assert fl.allclose(made(x, scale=scale)[0], program.module()(x, scale=scale), atol=1e-5)
+    again = fl.onnx.export(Net(), (x,), kwargs={"scale": scale})
+    assert again.input_names == ["x", "scale"]
+
+
+def test_weights_are_replaced():
+    net = Net()
+    made = fl.onnx.export(net, (fl.randn(2, 4),))
+    other = {name: fl.zeros_like(value) for name, value in net.state_dict().items()}
+    made.apply_weights(other)
+    assert made(fl.randn(2, 4))[0].abs().sum() == 0
