@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import operator
 import pydoc
 import rlcompleter
@@ -33,10 +34,11 @@ def family_names(family: str) -> set[tuple[str, str]]:
     return {place for e in record.load().values() if e.where.startswith(home) for place in public_places(e)}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "_tensor"])
 def test_examples_of_a_family_run(family):
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-    path = Path(documentation.__file__).parent / family / "documentation.md"
+    ops = Path(documentation.__file__).parent
+    path = (ops.parent if family == "_tensor" else ops) / family / "documentation.md"
     for heading, text in documentation.read(path) if path.exists() else ():
         scope = {"flambeau": flambeau, "nn": flambeau.nn, "F": flambeau.nn.functional}
         test = doctest.DocTestParser().get_doctest(text, scope, heading, None, 0)
@@ -52,6 +54,21 @@ def test_every_operator_of_a_family_is_documented(family):
         if ">>>" not in (documentation.find(module, name) or "")
     )
     assert not lacking
+
+
+# Methods of quantized and of sparse tensors that only their classes know, and removed ones that say what to call instead.
+OLD_METHODS = {
+    "dequantize", "eig", "int_repr", "lstsq", "q_per_channel_axis", "q_per_channel_scales", "q_per_channel_zero_points",
+    "q_scale", "q_zero_point", "qscheme", "reinforce", "resize_as", "solve", "sparse_resize_",
+    "sparse_resize_and_clear_", "symeig", "to_padded_tensor",
+}  # fmt: skip
+
+
+def test_every_method_has_a_docstring():
+    methods = [
+        name for name in dir(flambeau.Tensor) if not name.startswith("_") and callable(getattr(flambeau.Tensor, name))
+    ]
+    assert [name for name in methods if not getattr(flambeau.Tensor, name).__doc__] == sorted(OLD_METHODS)
 
 
 def test_sections_name_what_exists():
@@ -88,3 +105,37 @@ def test_completion_at_the_prompt(typed, completed):
     while (match := complete(typed, len(matches))) is not None:
         matches.append(match)
     assert completed in matches
+
+
+# Packages whose public classes and functions carry their documentation in their sources.
+PACKAGES = "nn nn.init nn.utils optim optim.lr_scheduler func utils.data autograd".split()
+# Classes to inherit from or to ask about, and names that are kept for old programs: they have no example.
+WITHOUT_EXAMPLE = {
+    "Buffer", "Container", "DataParallel", "LinearCrossEntropyOptions", "Parameter", "RNNBase", "RNNCellBase",
+    "UninitializedBuffer", "UninitializedParameter", "factory_kwargs", "swap_in_optimizer_params_and_state",
+    "clip_grad_norm", "convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format",
+    "fuse_conv_bn_weights", "fuse_linear_bn_weights", "DistributedSampler", "GradcheckError", "Variable",
+    "set_multithreading_enabled", "constant", "dirac", "eye", "kaiming_normal", "kaiming_uniform", "normal", "orthogonal",
+    "sparse", "uniform", "xavier_normal", "xavier_uniform", "Tensor", "Any", "Callable", "import_module",
+}  # fmt: skip
+
+
+def package_members(package: str) -> dict[str, object]:
+    module = operator.attrgetter(package)(flambeau)
+    found = {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
+    return {name: value for name, value in found.items() if callable(value) and name not in WITHOUT_EXAMPLE}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_members_of_a_package_have_examples(package):
+    assert [name for name, value in package_members(package).items() if ">>>" not in (value.__doc__ or "")] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+def test_examples_of_a_package_run(package):
+    for name, value in package_members(package).items():
+        scope = {"flambeau": flambeau, "nn": flambeau.nn, "F": flambeau.nn.functional}
+        test = doctest.DocTestParser().get_doctest(inspect.getdoc(value), scope, name, None, 0)
+        failures = doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE).run(test).failed
+        assert failures == 0, f"an example of {package}.{name} failed"

@@ -56,7 +56,7 @@ def filled(lines: list[str]) -> list[str]:
 
 def main(families: list[str]) -> int:
     for family in families:
-        path = OPS / family / "documentation.md"
+        path = (OPS.parent if family == "_tensor" else OPS) / family / "documentation.md"
         path.write_text("\n".join(filled(path.read_text().splitlines())) + "\n")
     return 0
 

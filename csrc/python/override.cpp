@@ -406,10 +406,15 @@ PyObject* method_owner(PyObject*, void*) {
   return Py_NewRef(reinterpret_cast<PyObject*>(tensor_type));
 }
 
+// The docstring of a method of Tensor by its name, or None.
+PyObject* documented(PyObject* name) {
+  Object module = Object::steal(PyImport_ImportModule("flambeau.ops.documentation"));
+  return module ? PyObject_CallMethod(module.get(), "find", "sO", "torch", name) : nullptr;
+}
 PyObject* method_getattr(PyObject* self, PyObject* name) {
   if (PyUnicode_CompareWithASCIIString(name, "__doc__") != 0) return PyObject_GenericGetAttr(self, name);
-  Object module = Object::steal(PyImport_ImportModule("flambeau.ops.documentation"));
-  return module ? PyObject_CallMethod(module.get(), "find", "ss", "torch", method_text(self)) : nullptr;
+  Object own_name = Object::steal(method_name(self, nullptr));
+  return own_name ? documented(own_name.get()) : nullptr;
 }
 
 PyGetSetDef method_getset[] = {{"__name__", method_name, nullptr, nullptr, nullptr},
@@ -472,9 +477,14 @@ void wrapped_dealloc(PyObject* self) {
 PyObject* wrapped_getattr(PyObject* self, PyObject* name) {
   // Name, documentation, module and the rest are the function's; the class has no getters for the two, whose
   // descriptors would be what the class itself says.
-  for (const char* text : {"__module__", "__doc__"})
-    if (PyUnicode_CompareWithASCIIString(name, text) == 0)
-      return PyObject_GetAttr(reinterpret_cast<WrappedObject*>(self)->function, name);
+  PyObject* function = reinterpret_cast<WrappedObject*>(self)->function;
+  if (PyUnicode_CompareWithASCIIString(name, "__module__") == 0) return PyObject_GetAttr(function, name);
+  if (PyUnicode_CompareWithASCIIString(name, "__doc__") == 0) {
+    Object text = Object::steal(PyObject_GetAttr(function, name));
+    if (!text || text.get() != Py_None) return text.release();
+    Object own_name = Object::steal(PyObject_GetAttrString(function, "__name__"));
+    return own_name ? documented(own_name.get()) : nullptr;
+  }
   PyObject* own_attribute = PyObject_GenericGetAttr(self, name);
   if (own_attribute || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own_attribute;
   PyErr_Clear();

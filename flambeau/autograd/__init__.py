@@ -122,7 +122,16 @@ def backward(
     grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
-    """Adds the gradients of the given tensors to the .grad of the leaves they depend on."""
+    """Gradients of tensors with respect to the leaves of their graph, added to `.grad`.
+
+    - tensors; grad_tensors: gradients of these, for tensors of more than one element.
+    - retain_graph: keep the graph for another call; create_graph: record the gradients themselves; inputs: only these leaves.
+
+    >>> x = flambeau.tensor(3.0, requires_grad=True)
+    >>> flambeau.autograd.backward(x**2)
+    >>> x.grad
+    tensor(6.)
+    """
     if grad_variables is not None:
         if grad_tensors is not None:
             raise RuntimeError(
@@ -159,7 +168,15 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
-    """The gradients of outputs with respect to inputs, leaving .grad alone."""
+    """Gradients of outputs with respect to inputs, returned and not stored.
+
+    - outputs, inputs: tensors; grad_outputs: gradients of the outputs; retain_graph, create_graph.
+    - allow_unused, materialize_grads: None or zeros for inputs that play no part; is_grads_batched.
+
+    >>> x = flambeau.tensor(3.0, requires_grad=True)
+    >>> flambeau.autograd.grad(x**2, x)
+    (tensor(6.),)
+    """
     if materialize_grads and allow_unused is False:
         raise ValueError("[grad] expected allow_unused to be True or not passed with materialize_grads=True, got False")
     if allow_unused is None:

@@ -172,7 +172,22 @@ class FunctionMeta(type):
 
 
 class Function(metaclass=FunctionMeta):
-    """Subclass it with static methods `forward` and `backward`, and call it by `apply`."""
+    """An operation with a derivative of one's own: write the static methods forward, setup_context (or a ctx argument) and backward.
+
+    >>> class Cube(flambeau.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x**3
+    ...     @staticmethod
+    ...     def backward(ctx, gradient):
+    ...         (x,) = ctx.saved_tensors
+    ...         return gradient * 3 * x**2
+    >>> x = flambeau.tensor(2.0, requires_grad=True)
+    >>> Cube.apply(x).backward()
+    >>> x.grad
+    tensor(12.)
+    """
 
     generate_vmap_rule = False
 

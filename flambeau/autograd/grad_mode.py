@@ -82,7 +82,14 @@ class _Mode:
 
 
 class no_grad(_Mode):
-    """Operations inside are not recorded."""
+    """Nothing is recorded for backward inside: a `with` block, or a decorator.
+
+    >>> x = flambeau.ones(1, requires_grad=True)
+    >>> with flambeau.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
 
     def __new__(cls, fn: Any = None) -> Any:
         self = super().__new__(cls)
@@ -102,14 +109,28 @@ class no_grad(_Mode):
 
 
 class enable_grad(no_grad):
-    """Operations inside are recorded, also within no_grad."""
+    """Operations are recorded for backward inside, also within no_grad.
+
+    >>> x = flambeau.ones(1, requires_grad=True)
+    >>> with flambeau.no_grad(), flambeau.enable_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    True
+    """
 
     def __enter__(self) -> None:
         self._outer = _C._set_grad_enabled(True)
 
 
 class set_grad_enabled(_Mode):
-    """Turns recording on or off: at once as a function, and until the end of the block as a context manager."""
+    """Whether operations are recorded for backward: at once, or for a `with` block.
+
+    - mode: a bool.
+
+    >>> with flambeau.set_grad_enabled(False):
+    ...     flambeau.is_grad_enabled()
+    False
+    """
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
@@ -139,7 +160,14 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """Like no_grad, and tensors made inside have no version and can never take part in a graph."""
+    """no_grad whose results can never take part in a recorded computation, and cost less.
+
+    - mode: a bool.
+
+    >>> with flambeau.inference_mode():
+    ...     flambeau.ones(1).is_inference()
+    True
+    """
 
     def __new__(cls, mode: Any = True) -> Any:
         self = super().__new__(cls)

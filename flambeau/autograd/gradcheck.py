@@ -205,7 +205,15 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether the gradients of func at inputs are those of small finite differences."""
+    """Whether derivatives agree with differences of nearby values.
+
+    - func, inputs: a function and its arguments, in double precision; eps, atol, rtol.
+    - raise_exception, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, check_forward_ad, fast_mode, masked.
+
+    >>> x = flambeau.ones(2, dtype=flambeau.double, requires_grad=True)
+    >>> flambeau.autograd.gradcheck(flambeau.sin, (x,))
+    True
+    """
     listed = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     _check_inputs(listed)
     try:
@@ -241,7 +249,14 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """gradcheck of the gradients of func."""
+    """Whether second derivatives agree with differences of first ones.
+
+    - func, inputs, grad_outputs and the rest: as for gradcheck.
+
+    >>> x = flambeau.ones(2, dtype=flambeau.double, requires_grad=True)
+    >>> flambeau.autograd.gradgradcheck(flambeau.sin, (x,))
+    True
+    """
     listed = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     outputs = _call(func, listed)
     if grad_outputs is None:

@@ -243,12 +243,13 @@ def vmap(
     *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """A function that calls func on all elements of a batch at once.
+    """A function of single examples as a function of batches.
 
-    in_dims      the dimension along which each input is batched, None for one that is the same for all.
-    out_dims     where the batch goes in each result.
-    randomness   of random operators inside: "error", "same" for all elements or "different".
-    chunk_size   how many elements to take at a time.
+    - func: the function; in_dims, out_dims: where the batch dimension stands in arguments and results, None for none.
+    - randomness: "error", "same" or "different" for random operators; chunk_size: examples at a time.
+
+    >>> flambeau.func.vmap(flambeau.dot)(flambeau.ones(3, 2), flambeau.ones(3, 2))
+    tensor([2., 2., 2.])
     """
     if randomness not in ("error", "same", "different"):
         raise RuntimeError(f"[vmap] expected randomness error, same or different, got {randomness!r}")

@@ -73,7 +73,14 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Calls the module with other parameters and buffers than its own."""
+    """A module called with other parameters and buffers.
+
+    - module; parameter_and_buffer_dicts: tensors by name; args, kwargs: of the call; tie_weights, strict.
+
+    >>> m = nn.Linear(1, 1, bias=False)
+    >>> flambeau.func.functional_call(m, {"weight": flambeau.tensor([[5.0]])}, flambeau.ones(1, 1))
+    tensor([[5.]])
+    """
     if isinstance(parameter_and_buffer_dicts, Mapping):
         tensors = dict(parameter_and_buffer_dicts)
     else:
@@ -102,7 +109,14 @@ def functional_call(
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The parameters and the buffers of several modules of one class, stacked by name."""
+    """Parameters and buffers of several modules of one kind, stacked for vmap.
+
+    - models: the modules.
+
+    >>> params, buffers = flambeau.func.stack_module_state([nn.Linear(1, 2) for _ in range(3)])
+    >>> params["weight"].shape
+    torch.Size([3, 2, 1])
+    """
     if not models:
         raise RuntimeError("[stack_module_state] expected at least one model, got none")
     if any(type(m) is not type(models[0]) for m in models):

@@ -128,7 +128,13 @@ def _gradients(out: Any, inputs: list[Tensor], v: Any, recorded: bool = True) ->
 
 
 def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that returns (gradient, value) or (gradient, (value, aux)) of a scalar function."""
+    """The gradient of a function and its value.
+
+    - func, argnums, has_aux: as for grad.
+
+    >>> flambeau.func.grad_and_value(lambda x: x**2)(flambeau.tensor(3.0))
+    (tensor(6.), tensor(9.))
+    """
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -164,7 +170,13 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
 
 
 def value_and_grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that returns (value, gradient) or ((value, aux), gradient) of a scalar function."""
+    """The value of a function and its gradient.
+
+    - func, argnums, has_aux: as for grad.
+
+    >>> flambeau.func.value_and_grad(lambda x: x**2)(flambeau.tensor(3.0))
+    (tensor(9.), tensor(6.))
+    """
     both = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
@@ -176,7 +188,13 @@ def value_and_grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
 
 
 def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that returns the gradient of a scalar function (with has_aux: and what else the function returned)."""
+    """The gradient of a function that returns one number.
+
+    - func: the function; argnums: with respect to which arguments; has_aux: it returns (number, something else).
+
+    >>> flambeau.func.grad(lambda x: x**2)(flambeau.tensor(3.0))
+    tensor(6.)
+    """
     both = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
@@ -188,7 +206,14 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """The outputs of func, and a function from cotangents of the outputs to those of the primals."""
+    """A function's results, and the function that takes gradients of them to gradients of the arguments.
+
+    - func, primals: the function and its arguments; has_aux.
+
+    >>> result, pull = flambeau.func.vjp(flambeau.sin, flambeau.tensor(0.0))
+    >>> pull(flambeau.tensor(1.0))
+    (tensor(1.),)
+    """
     with _level() as level:
         inner = _fresh(primals)
         flat, spec = pytree.tree_flatten(inner)
@@ -220,7 +245,13 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
-    """The outputs of func and their tangents, by differentiating the vjp with respect to its cotangents."""
+    """A function's results, and their change for a change of the arguments.
+
+    - func, primals, tangents: the function, its arguments and their change; has_aux.
+
+    >>> flambeau.func.jvp(flambeau.sin, (flambeau.tensor(0.0),), (flambeau.tensor(2.0),))
+    (tensor(0.), tensor(2.))
+    """
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise RuntimeError("[jvp] expected tuples of primals and of tangents")
     with _level() as level:
@@ -249,7 +280,14 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> Any:
-    """The outputs of func at the primals, and the function from tangents to tangents that approximates it there."""
+    """A function's results, and the linear function of a change of its arguments, computed without the function again.
+
+    - func, primals.
+
+    >>> result, push = flambeau.func.linearize(flambeau.sin, flambeau.tensor(0.0))
+    >>> push(flambeau.tensor(2.0))
+    tensor(2.)
+    """
     out = func(*primals)
     return out, lambda *tangents: jvp(func, primals, tangents)[1]
 
@@ -262,7 +300,14 @@ def jacrev(
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Callable[..., Any]:
-    """A function that returns the Jacobian of func, one row of the outputs at a time."""
+    """The Jacobian of a function, row by row in reverse mode: best for few results.
+
+    - func, argnums, has_aux; chunk_size: rows at a time.
+
+    >>> flambeau.func.jacrev(flambeau.square)(flambeau.tensor([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]])
+    """
     return _jacobian(func, argnums, has_aux, contextlib.nullcontext)
 
 
@@ -310,12 +355,26 @@ def _rows(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
 def jacfwd(
     func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable[..., Any]:
-    """A function that returns the Jacobian of func; the same matrix as jacrev's."""
+    """The Jacobian of a function, column by column in forward mode: best for few arguments.
+
+    - func, argnums, has_aux, randomness.
+
+    >>> flambeau.func.jacfwd(flambeau.square)(flambeau.tensor([1.0, 2.0]))
+    tensor([[2., 0.],
+            [0., 4.]])
+    """
     return _jacobian(func, argnums, has_aux, finding_tangents)
 
 
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
-    """A function that returns the Hessian of func."""
+    """The matrix of second derivatives of a function that returns one number.
+
+    - func, argnums.
+
+    >>> flambeau.func.hessian(lambda x: (x**3).sum())(flambeau.tensor([1.0, 2.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
     return jacfwd(jacrev(func, argnums), argnums)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ def _signature_of(text: str) -> inspect.Signature:
         name = "input" if argument.name == "self" else argument.name
         kind = inspect.Parameter.KEYWORD_ONLY if argument.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
         default = argument.default_value if argument.has_default_value() else _EMPTY
+        name += "_" * keyword.iskeyword(name)  # uniform_(from, to)
         parameters.append(inspect.Parameter(name, kind, default=default))
     # A parameter with a default may come before one without in schemas, not in signatures.
     seen = False

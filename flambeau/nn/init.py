@@ -63,7 +63,13 @@ def _no_grad_zero_(tensor: Tensor) -> Tensor:
 
 
 def calculate_gain(nonlinearity: str, param: int | float | None = None) -> float:
-    """The factor that keeps the variance of activations through a nonlinearity."""
+    """Factor by which an activation shrinks deviations.
+
+    - nonlinearity: its name; param: the slope of a leaky relu.
+
+    >>> nn.init.calculate_gain("relu")
+    1.4142135623730951
+    """
     if nonlinearity in _LINEAR:
         return 1.0
     if nonlinearity == "leaky_relu":
@@ -82,39 +88,82 @@ def calculate_gain(nonlinearity: str, param: int | float | None = None) -> float
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with numbers uniform in [a, b)."""
+    """Fill with uniform numbers from [a, b].
+
+    - tensor: filled in place; a, b: the range; generator.
+
+    >>> nn.init.uniform_(flambeau.empty(3), 2.0, 2.0)
+    tensor([2., 2., 2.])
+    """
     return _no_grad_uniform_(tensor, a, b, generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with normally distributed numbers."""
+    """Fill with normal numbers.
+
+    - tensor: filled in place; mean, std; generator.
+
+    >>> nn.init.normal_(flambeau.empty(3), 1.0, 0.0)
+    tensor([1., 1., 1.])
+    """
     return _no_grad_normal_(tensor, mean, std, generator)
 
 
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Fill with normally distributed numbers, none of them outside [a, b]."""
+    """Fill with normal numbers that are drawn again outside of [a, b].
+
+    - tensor: filled in place; mean, std; a, b: the bounds; generator.
+
+    >>> bool((nn.init.trunc_normal_(flambeau.empty(100)).abs() <= 2).all())
+    True
+    """
     return _no_grad_trunc_normal_(tensor, mean, std, a, b, generator)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill with one number."""
+    """Fill with one number.
+
+    - tensor: filled in place; val: the number.
+
+    >>> nn.init.constant_(flambeau.empty(2), 0.3)
+    tensor([0.3000, 0.3000])
+    """
     return _no_grad_fill_(tensor, val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill with ones."""
+    """Fill with ones.
+
+    - tensor: filled in place.
+
+    >>> nn.init.ones_(flambeau.empty(2))
+    tensor([1., 1.])
+    """
     return _no_grad_fill_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill with zeros."""
+    """Fill with zeros.
+
+    - tensor: filled in place.
+
+    >>> nn.init.zeros_(flambeau.empty(2))
+    tensor([0., 0.])
+    """
     return _no_grad_zero_(tensor)
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """Make a matrix the identity."""
+    """Fill a matrix with the identity.
+
+    - tensor: two dimensions, filled in place.
+
+    >>> nn.init.eye_(flambeau.empty(2, 2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     if tensor.dim() != 2:
         raise ValueError(f"[eye_] expected 2 dimensions, got {tensor.dim()}")
     with fl.no_grad():
@@ -123,7 +172,13 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Make a convolution's weight pass its input channels through, within each group."""
+    """Fill a convolution's weight so that channels pass unchanged.
+
+    - tensor: three to five dimensions, filled in place; groups.
+
+    >>> nn.init.dirac_(flambeau.empty(1, 1, 3))
+    tensor([[[0., 1., 0.]]])
+    """
     sizes = tensor.shape
     if len(sizes) not in (3, 4, 5):
         raise ValueError(f"[dirac_] expected 3, 4 or 5 dimensions, got {len(sizes)}")
@@ -154,14 +209,26 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform numbers with variance 2 gain² / (fan in + fan out)."""
+    """Fill uniformly from +-gain * sqrt(6 / (fan_in + fan_out)).
+
+    - tensor: at least two dimensions, filled in place; gain; generator.
+
+    >>> bool((nn.init.xavier_uniform_(flambeau.empty(3, 3)).abs() <= 1).all())
+    True
+    """
     std = gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     bound = math.sqrt(3.0) * std
     return _no_grad_uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal numbers with variance 2 gain² / (fan in + fan out)."""
+    """Fill with normal numbers of deviation gain * sqrt(2 / (fan_in + fan_out)).
+
+    - tensor: at least two dimensions, filled in place; gain; generator.
+
+    >>> nn.init.xavier_normal_(flambeau.empty(3, 3)).shape
+    torch.Size([3, 3])
+    """
     std = gain * math.sqrt(2.0 / sum(_calculate_fan_in_and_fan_out(tensor)))
     return _no_grad_normal_(tensor, 0.0, std, generator)
 
@@ -177,7 +244,14 @@ def _kaiming_std(name: str, tensor: Tensor, a: float, mode: str, nonlinearity: s
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Uniform numbers whose variance keeps that of activations after the nonlinearity."""
+    """Fill uniformly from +-gain * sqrt(3 / fan).
+
+    - tensor: at least two dimensions, filled in place; a: slope of the leaky relu after it.
+    - mode: "fan_in" keeps variances forward, "fan_out" backward; nonlinearity; generator.
+
+    >>> nn.init.kaiming_uniform_(flambeau.empty(3, 3)).shape
+    torch.Size([3, 3])
+    """
     std = _kaiming_std("kaiming_uniform_", tensor, a, mode, nonlinearity)
     if std is None:
         return tensor
@@ -188,13 +262,26 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Normal numbers whose variance keeps that of activations after the nonlinearity."""
+    """Fill with normal numbers of deviation gain / sqrt(fan).
+
+    - tensor: at least two dimensions, filled in place; a: slope of the leaky relu after it.
+    - mode: "fan_in" keeps variances forward, "fan_out" backward; nonlinearity; generator.
+
+    >>> nn.init.kaiming_normal_(flambeau.empty(3, 3)).shape
+    torch.Size([3, 3])
+    """
     std = _kaiming_std("kaiming_normal_", tensor, a, mode, nonlinearity)
     return tensor if std is None else _no_grad_normal_(tensor, 0.0, std, generator)
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """A matrix with orthonormal rows or columns, whichever are fewer, drawn without preference of direction."""
+    """Fill with an orthogonal matrix.
+
+    - tensor: at least two dimensions, filled in place; gain; generator.
+
+    >>> (lambda w: (w @ w.T).round(decimals=3).diag())(nn.init.orthogonal_(flambeau.empty(2, 2)))
+    tensor([1., 1.])
+    """
     if tensor.dim() < 2:
         raise ValueError(f"[orthogonal_] expected at least 2 dimensions, got {tensor.dim()}")
     if tensor.numel() == 0:
@@ -210,7 +297,13 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Normal numbers, with the given share of each column set to zero."""
+    """Fill with normal numbers and, in each column, a share of zeros.
+
+    - tensor: two dimensions, filled in place; sparsity: the share; std; generator.
+
+    >>> int((nn.init.sparse_(flambeau.empty(4, 2), 0.5) == 0).sum())
+    4
+    """
     if tensor.dim() != 2:
         raise ValueError(f"[sparse_] expected 2 dimensions, got {tensor.dim()}")
     rows, columns = tensor.shape

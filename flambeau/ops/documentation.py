@@ -1,4 +1,4 @@
-"""Documentation of operators, read from `documentation.md` in the folder of their family.
+"""Documentation of operators, read from `documentation.md` in the folder of their family, and of native methods.
 
 A section is headed by the public names of an operator, as a program writes them after `flambeau.`:
 
@@ -25,6 +25,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+_METHODS = Path(__file__).parent.parent / "_tensor" / "documentation.md"  # of Tensor that are no operators
 _HEADING = re.compile(r"^## (.+)$", re.M)
 
 
@@ -38,7 +39,7 @@ def read(path: Path) -> list[tuple[str, str]]:
 def sections() -> dict[str, str]:
     """The text of each section, by each of its names."""
     texts: dict[str, str] = {}
-    for path in sorted(Path(__file__).parent.glob("*/documentation.md")):
+    for path in [_METHODS, *sorted(Path(__file__).parent.glob("*/documentation.md"))]:
         for heading, body in read(path):
             for name in heading.split(", "):
                 if name in texts:

@@ -13,7 +13,16 @@ __all__ = ["Adafactor"]
 
 
 class Adafactor(SingleOptimizer):
-    """Steps relative to the size of the parameters, clipped to `d` times that size."""
+    """Adam that keeps rows and columns of the mean of squares only, for little memory.
+
+    - params, lr, beta2_decay, eps, d: bound of a step, weight_decay, foreach, maximize.
+
+    >>> w = nn.Parameter(flambeau.ones(2, 2))
+    >>> w.sum().backward()
+    >>> flambeau.optim.Adafactor([w]).step()
+    >>> bool((w < 1).all())
+    True
+    """
 
     def __init__(
         self,

@@ -33,7 +33,16 @@ def orthogonalized(matrix: Tensor, coefficients: tuple[float, float, float], ste
 
 
 class Muon(SingleOptimizer):
-    """p <- p - lr * scale * orthogonalized(momentum), for matrices; the scale depends on the shape."""
+    """Momentum whose matrices are made orthogonal before each step; for weights of two dimensions.
+
+    - params, lr, weight_decay, momentum, nesterov, ns_coefficients, eps, ns_steps, adjust_lr_fn.
+
+    >>> w = nn.Parameter(flambeau.eye(2))
+    >>> w.sum().backward()
+    >>> flambeau.optim.Muon([w]).step()
+    >>> w.shape
+    torch.Size([2, 2])
+    """
 
     def __init__(
         self,

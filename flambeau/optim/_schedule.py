@@ -46,10 +46,18 @@ def for_groups(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
 
 
 class LRScheduler:
-    """Base class. Subclasses implement `get_lr`: the learning rates for the epoch `last_epoch`.
+    """Base class of schedules: `get_lr` returns the learning rates of the groups at step `last_epoch`.
 
-    A schedule changes the present rates, so that several can be combined; `_get_closed_form_lr`, where there is one,
-    gives the rates of any epoch directly.
+    - optimizer: the one whose rates are set; last_epoch: the step to go on from.
+
+    >>> class Halve(flambeau.optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [base * 0.5**self.last_epoch for base in self.base_lrs]
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = Halve(optimizer)
+    >>> optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
     """
 
     _get_lr_called_within_step = False

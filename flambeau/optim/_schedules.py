@@ -51,7 +51,19 @@ class _WithFunctions(LRScheduler):
 
 
 class LambdaLR(_WithFunctions):
-    """The initial rate times a function of the epoch."""
+    """Base rate times a function of the step.
+
+    - optimizer: the one whose rates are set; lr_lambda: the function, or one for each group; last_epoch: the step to go on from.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step(); schedule.step()
+    >>> [round(rate, 3) for rate in rates]
+    [1.0, 0.9, 0.81, 0.729]
+    """
 
     def get_lr(self) -> list[Any]:
         self._warn_outside_step()
@@ -59,7 +71,19 @@ class LambdaLR(_WithFunctions):
 
 
 class MultiplicativeLR(_WithFunctions):
-    """The present rate times a function of the epoch."""
+    """Last rate times a function of the step.
+
+    - optimizer: the one whose rates are set; lr_lambda: the function, or one for each group; last_epoch: the step to go on from.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda step: 0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step(); schedule.step()
+    >>> [round(rate, 3) for rate in rates]
+    [1.0, 0.5, 0.25, 0.125]
+    """
 
     def get_lr(self) -> list[Any]:
         self._warn_outside_step()
@@ -69,7 +93,19 @@ class MultiplicativeLR(_WithFunctions):
 
 
 class StepLR(LRScheduler):
-    """Times gamma every `step_size` epochs."""
+    """Rate times gamma every step_size steps.
+
+    - optimizer: the one whose rates are set; step_size; gamma; last_epoch: the step to go on from.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.1)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step(); schedule.step()
+    >>> [round(rate, 3) for rate in rates]
+    [1.0, 1.0, 0.1, 0.1]
+    """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = step_size, gamma
@@ -86,7 +122,19 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Times gamma at the given epochs."""
+    """Rate times gamma at given steps.
+
+    - optimizer: the one whose rates are set; milestones: the steps, ascending; gamma; last_epoch: the step to go on from.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step(); schedule.step()
+    >>> [round(rate, 3) for rate in rates]
+    [1.0, 0.1, 0.1, 0.01]
+    """
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -106,7 +154,19 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """Times `factor` during the first `total_iters` epochs."""
+    """Rate times a factor for a number of steps.
+
+    - optimizer: the one whose rates are set; factor; total_iters: the number of steps; last_epoch: the step to go on from.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step(); schedule.step()
+    >>> [round(rate, 3) for rate in rates]
+    [0.5, 0.5, 1.0, 1.0]
+    """
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -129,7 +189,19 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """Times a factor that goes linearly from `start_factor` to `end_factor` in `total_iters` epochs."""
+    """Factor of the rate that goes from start_factor to end_factor in a straight line.
+
+    - optimizer: the one whose rates are set; start_factor, end_factor; total_iters: the number of steps; last_epoch: the step to go on from.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.25, total_iters=3)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step(); schedule.step()
+    >>> [round(rate, 3) for rate in rates]
+    [0.25, 0.5, 0.75, 1.0]
+    """
 
     def __init__(
         self,
@@ -163,7 +235,19 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """Times gamma every epoch."""
+    """Rate times gamma every step.
+
+    - optimizer: the one whose rates are set; gamma; last_epoch: the step to go on from.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step(); schedule.step()
+    >>> [round(rate, 3) for rate in rates]
+    [1.0, 0.5, 0.25, 0.125]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -178,7 +262,19 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Down to zero in `total_iters` epochs, as a power of the time left."""
+    """Rate that falls to zero as a power of the steps that are left.
+
+    - optimizer: the one whose rates are set; total_iters: the number of steps; power; last_epoch: the step to go on from.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step(); schedule.step()
+    >>> [round(rate, 3) for rate in rates]
+    [1.0, 0.75, 0.5, 0.25]
+    """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = total_iters, power
@@ -197,7 +293,19 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Along half a cosine wave from the initial rate to `eta_min` in `T_max` epochs, and back."""
+    """Rate that follows half a cosine down to eta_min.
+
+    - optimizer: the one whose rates are set; T_max: steps to the minimum; eta_min; last_epoch: the step to go on from.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step(); schedule.step()
+    >>> [round(rate, 3) for rate in rates]
+    [1.0, 0.854, 0.5, 0.146]
+    """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max, self.eta_min = T_max, eta_min
@@ -224,7 +332,19 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a cosine wave that starts again after `T_0` epochs, then after `T_mult` times as many, and so on."""
+    """Cosine that begins anew at the base rate after each period.
+
+    - optimizer: the one whose rates are set; T_0: first period; T_mult: factor of the next ones; eta_min; last_epoch: the step to go on from.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step(); schedule.step()
+    >>> [round(rate, 3) for rate in rates]
+    [1.0, 0.5, 1.0, 0.5]
+    """
 
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
@@ -287,7 +407,19 @@ def _set_momentum(group: dict[str, Any], use_beta1: bool, value: Any) -> None:
 
 
 class CyclicLR(LRScheduler):
-    """Up and down between two rates, the height of the waves scaled by a policy; momentum down and up."""
+    """Rate that goes up and down between two bounds.
+
+    - optimizer: the one whose rates are set; base_lr, max_lr: the bounds; step_size_up, step_size_down; mode, gamma, scale_fn, scale_mode; cycle_momentum, base_momentum, max_momentum; last_epoch: the step to go on from.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.CyclicLR(optimizer, base_lr=0.1, max_lr=0.3, step_size_up=2, cycle_momentum=False)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step(); schedule.step()
+    >>> [round(rate, 3) for rate in rates]
+    [0.1, 0.2, 0.3, 0.2]
+    """
 
     def __init__(
         self,
@@ -376,7 +508,19 @@ class CyclicLR(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """One wave over the whole training: up to `max_lr`, down to far below the initial rate; momentum down and up."""
+    """Rate that rises to max_lr and falls far below the start, once.
+
+    - optimizer: the one whose rates are set; max_lr; total_steps, or epochs and steps_per_epoch; pct_start: share of the rise; anneal_strategy; cycle_momentum, base_momentum, max_momentum; div_factor, final_div_factor; three_phase; last_epoch: the step to go on from.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5, cycle_momentum=False)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates += schedule.get_last_lr()
+    ...     optimizer.step(); schedule.step()
+    >>> [round(rate, 3) for rate in rates]
+    [0.04, 0.95, 0.611, 0.188]
+    """
 
     def __init__(
         self,

@@ -43,7 +43,17 @@ class _Composed(LRScheduler):
 
 
 class SequentialLR(_Composed):
-    """One schedule after the other; `milestones` says from which epochs on."""
+    """Schedules one after the other.
+
+    - optimizer; schedulers: the schedules; milestones: the steps at which the next begins; last_epoch.
+
+    >>> lr = flambeau.optim.lr_scheduler
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = lr.SequentialLR(optimizer, [lr.ConstantLR(optimizer, 0.1, 2), lr.ExponentialLR(optimizer, 0.5)], [2])
+    >>> optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.1]
+    """
 
     def __init__(
         self, optimizer: Optimizer, schedulers: list[LRScheduler], milestones: list[int], last_epoch: int = -1
@@ -89,7 +99,17 @@ class SequentialLR(_Composed):
 
 
 class ChainedScheduler(_Composed):
-    """Several schedules at once, each changing what the one before left."""
+    """Schedules at the same time: their factors are multiplied.
+
+    - schedulers: of one optimizer; optimizer.
+
+    >>> lr = flambeau.optim.lr_scheduler
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = lr.ChainedScheduler([lr.ConstantLR(optimizer, 0.5, 9), lr.ExponentialLR(optimizer, 0.5)])
+    >>> optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.25]
+    """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if len(schedulers) < 1:
@@ -107,7 +127,18 @@ class ChainedScheduler(_Composed):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times `factor` when a metric has not got better for `patience` epochs."""
+    """Rate times a factor when a quantity has stopped improving.
+
+    - optimizer; mode: "min" or "max"; factor; patience: steps without improvement that are borne.
+    - threshold, threshold_mode: what counts as improvement; cooldown, min_lr, eps.
+
+    >>> optimizer = flambeau.optim.SGD([nn.Parameter(flambeau.zeros(1))], lr=1.0)
+    >>> schedule = flambeau.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+    >>> for loss in (1.0, 1.0, 1.0, 1.0):
+    ...     schedule.step(loss)
+    >>> optimizer.param_groups[0]["lr"]
+    0.1
+    """
 
     def __init__(
         self,

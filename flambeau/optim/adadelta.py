@@ -11,7 +11,16 @@ __all__ = ["Adadelta", "adadelta"]
 
 
 class Adadelta(ListOptimizer):
-    """p <- p - lr * d, where d is the gradient times the ratio of the root mean squares of past d and of gradients."""
+    """Steps whose size follows from the running means of squared gradients and squared steps.
+
+    - params, lr, rho: decay of the means; eps, weight_decay, maximize, foreach, capturable, differentiable.
+
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> w.sum().backward()
+    >>> flambeau.optim.Adadelta([w]).step()
+    >>> bool(w < 1)
+    True
+    """
 
     _record, _state = "_update_adadelta_", ("square_avg", "acc_delta", "step")
     _numbers = "lr rho eps weight_decay maximize"

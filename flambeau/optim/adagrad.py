@@ -11,7 +11,16 @@ __all__ = ["Adagrad", "adagrad"]
 
 
 class Adagrad(ListOptimizer):
-    """p <- p - lr * gradient / (sqrt(sum) + eps)."""
+    """Steps divided by the root of the sum of all squared gradients.
+
+    - params, lr, lr_decay, weight_decay, initial_accumulator_value, eps, maximize, foreach, fused, differentiable.
+
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> w.sum().backward()
+    >>> flambeau.optim.Adagrad([w], lr=0.1).step()
+    >>> w.detach()
+    tensor([0.9000])
+    """
 
     _record, _state = "_update_adagrad_", ("sum", "step")
     _numbers, _constants = "lr lr_decay weight_decay eps maximize", {"increment": 1.0}

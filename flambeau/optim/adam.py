@@ -13,7 +13,19 @@ __all__ = ["Adam", "adam"]
 
 
 class Adam(ListOptimizer):
-    """p <- p - lr * m / (sqrt(v) + eps), m and v the bias-corrected moving averages of gradient and squared gradient."""
+    """Steps by the running mean of gradients over the root of the running mean of their squares.
+
+    - params, lr; betas: decay of the two means; eps: added to the root; weight_decay: added to the gradient.
+    - amsgrad: keep the largest mean of squares; maximize, foreach, fused, capturable, differentiable.
+    - decoupled_weight_decay: shrink parameters instead, as AdamW does.
+
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> optimizer = flambeau.optim.Adam([w], lr=0.1)
+    >>> (w * 3).sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.9000])
+    """
 
     _numbers = "lr betas eps weight_decay decoupled_weight_decay maximize"
     _constants = {"increment": 1.0}  # noqa: RUF012

@@ -11,7 +11,16 @@ __all__ = ["Adamax", "adamax"]
 
 
 class Adamax(ListOptimizer):
-    """p <- p - lr * m / u, u the decaying maximum of the gradient's absolute value."""
+    """Adam with the largest gradient in place of the mean of squares.
+
+    - params, lr, betas, eps, weight_decay, maximize, foreach, capturable, differentiable.
+
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> w.sum().backward()
+    >>> flambeau.optim.Adamax([w], lr=0.1).step()
+    >>> w.detach()
+    tensor([0.9000])
+    """
 
     _record, _state = "_update_adamax_", ("exp_avg", "exp_inf", "step")
     _numbers = "lr betas eps weight_decay maximize"

@@ -13,7 +13,17 @@ __all__ = ["AdamW", "adamw"]
 
 
 class AdamW(Adam):
-    """Adam whose parameters shrink by lr * weight_decay before each step."""
+    """Adam whose parameters shrink by `lr * weight_decay` before each step.
+
+    - params, lr, betas, eps, weight_decay, amsgrad, maximize, foreach, fused, capturable, differentiable: as for Adam.
+
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> optimizer = flambeau.optim.AdamW([w], lr=0.1)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.8990])
+    """
 
     def __init__(
         self,

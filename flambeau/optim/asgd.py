@@ -11,7 +11,16 @@ __all__ = ["ASGD", "asgd"]
 
 
 class ASGD(ListOptimizer):
-    """Gradient descent with a decaying rate, which keeps the average of the parameters after step t0 as `ax`."""
+    """Gradient descent that keeps the average of the parameters.
+
+    - params, lr, lambd, alpha, t0: when averaging begins; weight_decay, maximize, foreach, capturable, differentiable.
+
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> w.sum().backward()
+    >>> flambeau.optim.ASGD([w], lr=0.1).step()
+    >>> bool(w < 1)
+    True
+    """
 
     _record, _state = "_update_asgd_", ("ax", "step", "eta", "mu")
     _numbers = "lr lambd alpha t0 weight_decay maximize"

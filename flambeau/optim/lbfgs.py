@@ -112,7 +112,21 @@ def _strong_wolfe(
 
 
 class LBFGS(Optimizer):
-    """One step makes up to `max_iter` quasi-Newton iterations; each evaluates the closure at least once."""
+    """Quasi-Newton steps from the last gradients; the closure is called several times a step.
+
+    - params, lr, max_iter, max_eval, tolerance_grad, tolerance_change, history_size; line_search_fn: None or "strong_wolfe".
+
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> optimizer = flambeau.optim.LBFGS([w], line_search_fn="strong_wolfe")
+    >>> def closure():
+    ...     optimizer.zero_grad()
+    ...     loss = (w - 3).square().sum()
+    ...     loss.backward()
+    ...     return loss
+    >>> _ = optimizer.step(closure)
+    >>> w.detach().round(decimals=3)
+    tensor([3.])
+    """
 
     def __init__(
         self,

@@ -11,7 +11,16 @@ __all__ = ["NAdam", "nadam"]
 
 
 class NAdam(ListOptimizer):
-    """Adam whose step looks one update of the first moment ahead."""
+    """Adam with Nesterov momentum.
+
+    - params, lr, betas, eps, weight_decay, momentum_decay, decoupled_weight_decay, maximize, foreach, capturable, differentiable.
+
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> w.sum().backward()
+    >>> flambeau.optim.NAdam([w], lr=0.1).step()
+    >>> bool(w < 1)
+    True
+    """
 
     _record, _state = "_update_nadam_", ("exp_avg", "exp_avg_sq", "step", "mu_product")
     _numbers = "lr betas eps weight_decay maximize decoupled_weight_decay momentum_decay"

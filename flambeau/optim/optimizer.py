@@ -119,7 +119,23 @@ def _check_tensor_lr(lr: Any, foreach: bool | None = None, capturable: bool = Fa
 
 
 class Optimizer:
-    """Base class. Subclasses give defaults for the options of a group and implement `step`."""
+    """Base class of optimizers: groups of parameters with options, and state for each parameter.
+
+    - params: parameters, or dicts with "params" and options; defaults: options that groups do not give.
+
+    Write `step`, which changes the parameters from their gradients.
+
+    >>> class Signs(flambeau.optim.Optimizer):
+    ...     def step(self, closure=None):
+    ...         for group in self.param_groups:
+    ...             for p in group["params"]:
+    ...                 p.data -= group["lr"] * p.grad.sign()
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> w.sum().backward()
+    >>> Signs([w], {"lr": 0.1}).step()
+    >>> w.detach()
+    tensor([0.9000])
+    """
 
     OptimizerPreHook = Callable[..., Any]
     OptimizerPostHook = Callable[..., Any]

@@ -11,7 +11,16 @@ __all__ = ["RAdam", "radam"]
 
 
 class RAdam(ListOptimizer):
-    """Adam with a rectified variance: plain momentum for the first steps."""
+    """Adam that waits for the variance of its steps to settle.
+
+    - params, lr, betas, eps, weight_decay, decoupled_weight_decay, maximize, foreach, capturable, differentiable.
+
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> w.sum().backward()
+    >>> flambeau.optim.RAdam([w], lr=0.1).step()
+    >>> w.detach()
+    tensor([0.9000])
+    """
 
     _record, _state = "_update_radam_", ("exp_avg", "exp_avg_sq", "step")
     _numbers = "lr betas eps weight_decay maximize decoupled_weight_decay"

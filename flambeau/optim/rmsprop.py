@@ -13,7 +13,16 @@ __all__ = ["RMSprop", "rmsprop"]
 
 
 class RMSprop(ListOptimizer):
-    """p <- p - lr * gradient / (sqrt(v) + eps), v the moving average of the squared gradient, or its variance."""
+    """Steps divided by the root of the running mean of squared gradients.
+
+    - params, lr, alpha: decay of the mean; eps, weight_decay, momentum; centered: use the variance; maximize, foreach, capturable, differentiable.
+
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> w.sum().backward()
+    >>> flambeau.optim.RMSprop([w], lr=0.01).step()
+    >>> w.detach()
+    tensor([0.9000])
+    """
 
     _numbers = "lr alpha eps weight_decay momentum maximize"
 

@@ -11,7 +11,16 @@ __all__ = ["Rprop", "rprop"]
 
 
 class Rprop(ListOptimizer):
-    """Steps grow by etas[1] while the sign of the gradient stays and shrink by etas[0] when it changes."""
+    """Steps that grow while the sign of the gradient stays, and shrink when it turns.
+
+    - params, lr: first step; etas: factors for shrinking and growing; step_sizes: bounds; maximize, foreach, capturable, differentiable.
+
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> w.sum().backward()
+    >>> flambeau.optim.Rprop([w], lr=0.1).step()
+    >>> w.detach()
+    tensor([0.9000])
+    """
 
     _record, _state = "_update_rprop_", ("prev", "step_size", "step")
     _numbers = "etas step_sizes maximize"

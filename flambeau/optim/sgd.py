@@ -14,7 +14,19 @@ __all__ = ["SGD", "sgd"]
 
 
 class SGD(ListOptimizer):
-    """p <- p - lr * b, where b <- momentum * b + (1 - dampening) * (gradient + weight_decay * p)."""
+    """Gradient descent with momentum: `p -= lr * (momentum * buffer + gradient)`.
+
+    - params: parameters, or groups of them as dicts; lr.
+    - momentum, dampening, nesterov; weight_decay: added to the gradient; maximize.
+    - foreach, fused, differentiable: how the step is run; one native call by default.
+
+    >>> w = nn.Parameter(flambeau.tensor([1.0]))
+    >>> optimizer = flambeau.optim.SGD([w], lr=0.1)
+    >>> (w * 3).sum().backward()
+    >>> optimizer.step()
+    >>> w.detach()
+    tensor([0.7000])
+    """
 
     def __init__(
         self,

@@ -14,7 +14,14 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(SingleOptimizer):
-    """Adam without weight decay, masked to the gradient's nonzero positions."""
+    """Adam for sparse gradients: only rows with a gradient move.
+
+    - params, lr, betas, eps, maximize.
+
+    >>> table = nn.Embedding(3, 1, sparse=True)
+    >>> table(flambeau.tensor([1])).sum().backward()
+    >>> flambeau.optim.SparseAdam(list(table.parameters())).step()
+    """
 
     def __init__(
         self,

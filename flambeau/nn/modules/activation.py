@@ -20,7 +20,13 @@ __all__ = [
 
 
 class Threshold(Module):
-    """x where x > threshold, else value."""
+    """x where it is above a threshold, a value elsewhere.
+
+    - threshold: elements up to it are replaced; value: what replaces them; inplace: overwrite the input.
+
+    >>> nn.Threshold(0.5, -9.0)(flambeau.tensor([0.1, 0.9]))
+    tensor([-9.0000,  0.9000])
+    """
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
@@ -49,35 +55,65 @@ class _InPlace(Module):
 
 
 class ReLU(_InPlace):
-    """max(x, 0)."""
+    """x where it is positive, 0 elsewhere.
+
+    - inplace: overwrite the input.
+
+    >>> nn.ReLU()(flambeau.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return fl.relu_(input) if self.inplace else fl.relu(input)
 
 
 class SiLU(_InPlace):
-    """x sigmoid(x)."""
+    """`x * sigmoid(x)`, also called swish.
+
+    - inplace: overwrite the input.
+
+    >>> nn.SiLU()(flambeau.tensor([-1.0, 2.0]))
+    tensor([-0.2689,  1.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return _ops.silu_(input) if self.inplace else _ops.silu(input)
 
 
 class Mish(_InPlace):
-    """x tanh(softplus(x))."""
+    """`x * tanh(softplus(x))`.
+
+    - inplace: overwrite the input.
+
+    >>> nn.Mish()(flambeau.tensor([-1.0, 2.0]))
+    tensor([-0.3034,  1.9440])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return _ops.mish_(input) if self.inplace else _ops.mish(input)
 
 
 class SELU(_InPlace):
-    """The scaled exponential linear unit, which keeps mean 0 and variance 1."""
+    """elu with constants that keep mean 0 and variance 1 from layer to layer.
+
+    - inplace: overwrite the input.
+
+    >>> nn.SELU()(flambeau.tensor([-1.0, 2.0]))
+    tensor([-1.1113,  2.1014])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return fl.selu_(input) if self.inplace else fl.selu(input)
 
 
 class Hardsigmoid(_InPlace):
-    """x / 6 + 1 / 2 within [0, 1]."""
+    """Straight line in place of the sigmoid, `relu6(x + 3) / 6`.
+
+    - inplace: overwrite the input.
+
+    >>> nn.Hardsigmoid()(flambeau.tensor([0.0, 1.0]))
+    tensor([0.5000, 0.6667])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return _ops.hardsigmoid_(input) if self.inplace else _ops.hardsigmoid(input)
@@ -87,7 +123,13 @@ class Hardsigmoid(_InPlace):
 
 
 class Hardswish(_InPlace):
-    """x hardsigmoid(x)."""
+    """`x * relu6(x + 3) / 6`.
+
+    - inplace: overwrite the input.
+
+    >>> nn.Hardswish()(flambeau.tensor([1.0, 4.0]))
+    tensor([0.6667, 4.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return _ops.hardswish_(input) if self.inplace else _ops.hardswish(input)
@@ -97,7 +139,13 @@ class Hardswish(_InPlace):
 
 
 class Hardtanh(Module):
-    """x within [min_val, max_val]."""
+    """x within [min_val, max_val], the bounds elsewhere.
+
+    - min_val, max_val: the bounds; inplace: overwrite the input.
+
+    >>> nn.Hardtanh()(flambeau.tensor([-3.0, 0.5]))
+    tensor([-1.0000,  0.5000])
+    """
 
     def __init__(
         self,
@@ -128,7 +176,13 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """x within [0, 6]."""
+    """relu that stops at 6.
+
+    - inplace: overwrite the input.
+
+    >>> nn.ReLU6()(flambeau.tensor([-1.0, 8.0]))
+    tensor([0., 6.])
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -138,7 +192,13 @@ class ReLU6(Hardtanh):
 
 
 class RReLU(Module):
-    """A leaky rectifier whose slope is drawn from [lower, upper] in training and their mean in evaluation."""
+    """leaky relu whose slope is drawn from [lower, upper] for each element in training, and is the middle otherwise.
+
+    - lower, upper: bounds of the slope; inplace: overwrite the input.
+
+    >>> nn.RReLU(0.1, 0.3).eval()(flambeau.tensor([-1.0, 2.0]))
+    tensor([-0.2000,  2.0000])
+    """
 
     def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
         super().__init__()
@@ -166,21 +226,39 @@ class _Alpha(Module):
 
 
 class ELU(_Alpha):
-    """x where positive, else alpha (exp(x) - 1)."""
+    """x where it is positive, `alpha * (exp(x) - 1)` elsewhere.
+
+    - alpha: the limit for large negative x is -alpha; inplace: overwrite the input.
+
+    >>> nn.ELU()(flambeau.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.elu(input, self.alpha, self.inplace)
 
 
 class CELU(_Alpha):
-    """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
+    """x where it is positive, `alpha * (exp(x / alpha) - 1)` elsewhere.
+
+    - alpha: the limit for large negative x is -alpha; inplace: overwrite the input.
+
+    >>> nn.CELU(2.0)(flambeau.tensor([-1.0, 2.0]))
+    tensor([-0.7869,  2.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.celu(input, self.alpha, self.inplace)
 
 
 class LeakyReLU(Module):
-    """x where positive, else negative_slope x."""
+    """x where it is positive, `negative_slope * x` elsewhere.
+
+    - negative_slope: factor of negative elements; inplace: overwrite the input.
+
+    >>> nn.LeakyReLU(0.1)(flambeau.tensor([-1.0, 2.0]))
+    tensor([-0.1000,  2.0000])
+    """
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
@@ -196,7 +274,13 @@ class LeakyReLU(Module):
 
 
 class PReLU(Module):
-    """A leaky rectifier whose slopes are learned, one for all channels or one for each."""
+    """x where it is positive, `weight * x` elsewhere, with a weight that is learned.
+
+    - num_parameters: 1, or one for each channel; init: first value of the weight; device, dtype.
+
+    >>> nn.PReLU()(flambeau.tensor([-1.0, 2.0])).detach()
+    tensor([-0.2500,  2.0000])
+    """
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()
@@ -218,42 +302,68 @@ class PReLU(Module):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """Logistic function, `1 / (1 + exp(-x))`.
+
+    >>> nn.Sigmoid()(flambeau.tensor([0.0, 2.0]))
+    tensor([0.5000, 0.8808])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return fl.sigmoid(input)
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """Hyperbolic tangent of each element.
+
+    >>> nn.Tanh()(flambeau.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return fl.tanh(input)
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(x))."""
+    """Logarithm of the sigmoid, without overflow.
+
+    >>> nn.LogSigmoid()(flambeau.tensor([-100.0, 0.0]))
+    tensor([-100.0000,   -0.6931])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """`x / (1 + abs(x))`.
+
+    >>> nn.Softsign()(flambeau.tensor([-1.0, 3.0]))
+    tensor([-0.5000,  0.7500])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class Tanhshrink(Module):
-    """x - tanh(x)."""
+    """`x - tanh(x)`.
+
+    >>> nn.Tanhshrink()(flambeau.tensor([0.0, 2.0]))
+    tensor([0.0000, 1.0360])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
 
 
 class GLU(Module):
-    """a sigmoid(b) for the two halves a and b of the input."""
+    """First half of the input times the sigmoid of the second half.
+
+    - dim: the dimension that is halved.
+
+    >>> nn.GLU()(flambeau.tensor([1.0, 2.0, 0.0, 0.0]))
+    tensor([0.5000, 1.0000])
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -267,7 +377,13 @@ class GLU(Module):
 
 
 class GELU(Module):
-    """x times the probability of a normal number below x."""
+    """Gaussian error linear unit, `x * P(N < x)` for a standard normal N.
+
+    - approximate: "none" for the exact function, "tanh" for the approximation.
+
+    >>> nn.GELU()(flambeau.tensor([-1.0, 2.0]))
+    tensor([-0.1587,  1.9545])
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -292,21 +408,39 @@ class _Lambda(Module):
 
 
 class Hardshrink(_Lambda):
-    """x where |x| > lambd, else 0."""
+    """0 where the absolute value is at most lambd, x elsewhere.
+
+    - lambd: half the width of the gap.
+
+    >>> nn.Hardshrink()(flambeau.tensor([0.3, 0.6]))
+    tensor([0.0000, 0.6000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardshrink(input, self.lambd)
 
 
 class Softshrink(_Lambda):
-    """x moved towards 0 by lambd."""
+    """x moved by lambd towards zero, 0 where it would cross.
+
+    - lambd: how far.
+
+    >>> nn.Softshrink()(flambeau.tensor([-1.0, 0.3]))
+    tensor([-0.5000,  0.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softshrink(input, self.lambd)
 
 
 class Softplus(Module):
-    """log(1 + exp(beta x)) / beta, linear above the threshold."""
+    """Smooth relu, `log(1 + exp(beta * x)) / beta`.
+
+    - beta: how sharp the bend is; threshold: above it the result is x.
+
+    >>> nn.Softplus()(flambeau.tensor([-1.0, 0.0]))
+    tensor([0.3133, 0.6931])
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -338,28 +472,54 @@ class _AlongDimension(Module):
 
 
 class Softmin(_AlongDimension):
-    """softmax(-x)."""
+    """softmax of the negative input.
+
+    - dim: the dimension that adds up to one.
+
+    >>> nn.Softmin(dim=0)(flambeau.tensor([0.0, 1.0]))
+    tensor([0.7311, 0.2689])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim, _stacklevel=5)
 
 
 class Softmax(_AlongDimension):
-    """exp(x) divided by its sum."""
+    """Positive numbers that add up to one, `exp(x) / sum(exp(x))`.
+
+    - dim: the dimension that adds up to one.
+
+    Cross entropy takes logits, not the result of this layer.
+
+    >>> nn.Softmax(dim=0)(flambeau.tensor([0.0, 1.0, 2.0]))
+    tensor([0.0900, 0.2447, 0.6652])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return fl.softmax(input, self.dim) if self.dim is not None else F.softmax(input, None, _stacklevel=5)
 
 
 class LogSoftmax(_AlongDimension):
-    """log(softmax(x))."""
+    """Logarithm of the softmax.
+
+    - dim: the dimension whose probabilities add up to one.
+
+    >>> nn.LogSoftmax(dim=0)(flambeau.tensor([0.0, 1.0]))
+    tensor([-1.3133, -0.3133])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return fl.log_softmax(input, self.dim) if self.dim is not None else F.log_softmax(input, None, _stacklevel=5)
 
 
 class Softmax2d(Module):
-    """softmax over the channels of an image."""
+    """softmax over the channels of each position.
+
+    The input is (N, C, H, W) or (C, H, W).
+
+    >>> nn.Softmax2d()(flambeau.zeros(1, 2, 1, 1)).flatten()
+    tensor([0.5000, 0.5000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):

@@ -19,10 +19,17 @@ _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Log-probabilities of the targets and their mean loss.
+    """Softmax over many classes in clusters by frequency: rare classes are computed only where they are needed.
 
-    Classes are ordered by frequency. Those before the first cutoff have a row in the head, which has a row for each
-    cluster as well; a cluster of the classes between two cutoffs has an inner width that shrinks by div_value each time.
+    - in_features: width of the input; n_classes: how many classes.
+    - cutoffs: where the clusters begin, ascending; div_value: how much narrower each cluster's projection is.
+    - head_bias: whether the first cluster has a bias; device, dtype.
+
+    The input is (N, in_features), the target (N). Returns (output, loss).
+
+    >>> m = nn.AdaptiveLogSoftmaxWithLoss(4, 10, [3, 6])
+    >>> m(flambeau.zeros(2, 4), flambeau.tensor([0, 9])).output.shape
+    torch.Size([2])
     """
 
     in_features: int

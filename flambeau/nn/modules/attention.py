@@ -20,10 +20,19 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class MultiheadAttention(Module):
-    """Queries attend to keys, in several heads, and take the values they find.
+    """Attention with several heads, and projections before and after.
 
-    One weight holds the three projections when keys and values are as wide as queries, else there are three. Masks:
-    `key_padding_mask` (N, S) and `attn_mask` (L, S) or (N*heads, L, S); True shuts out, numbers are added.
+    - embed_dim: width; num_heads: must divide it.
+    - dropout: of the attention weights; bias: of the projections; add_bias_kv, add_zero_attn: further keys and values.
+    - kdim, vdim: widths of key and value; batch_first: (N, L, E) instead of (L, N, E); device, dtype.
+
+    Returns (output, weights); need_weights=False leaves the weights out and is quicker.
+
+    >>> m = nn.MultiheadAttention(8, 2, batch_first=True)
+    >>> x = flambeau.ones(1, 3, 8)
+    >>> out, weights = m(x, x, x)
+    >>> out.shape, weights.shape
+    (torch.Size([1, 3, 8]), torch.Size([1, 3, 3]))
     """
 
     __constants__ = ["batch_first"]  # noqa: RUF012

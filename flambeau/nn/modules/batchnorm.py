@@ -179,7 +179,17 @@ def _check_dims(module: Module, input: Tensor, *allowed: int) -> None:
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (N, C) or (N, C, L)."""
+    """Each channel scaled to mean 0 and variance 1 over the batch, times weight plus bias.
+
+    - num_features: channels C; eps: added to the variance; momentum: share of new running statistics (None: their mean).
+    - affine: learn weight and bias; track_running_stats: keep statistics for evaluation; device, dtype.
+
+    The input is (N, C) or (N, C, L).
+
+    >>> nn.BatchNorm1d(1, affine=False)(flambeau.tensor([[1.0], [3.0]]))
+    tensor([[-1.0000],
+            [ 1.0000]])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() != 2 and input.dim() != 3:
@@ -187,7 +197,15 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (N, C, H, W)."""
+    """Each channel scaled to mean 0 and variance 1 over batch and positions, times weight plus bias.
+
+    - num_features: channels C; eps, momentum, affine, track_running_stats, device, dtype: as for BatchNorm1d.
+
+    The input is (N, C, H, W).
+
+    >>> nn.BatchNorm2d(3)(flambeau.randn(2, 3, 4, 4)).shape
+    torch.Size([2, 3, 4, 4])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() != 4:
@@ -195,7 +213,15 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (N, C, D, H, W)."""
+    """Each channel scaled to mean 0 and variance 1 over batch and positions, times weight plus bias.
+
+    - num_features: channels C; eps, momentum, affine, track_running_stats, device, dtype: as for BatchNorm1d.
+
+    The input is (N, C, D, H, W).
+
+    >>> nn.BatchNorm3d(3)(flambeau.randn(2, 3, 2, 4, 4)).shape
+    torch.Size([2, 3, 2, 4, 4])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() != 5:
@@ -203,28 +229,57 @@ class BatchNorm3d(_BatchNorm):
 
 
 class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
-    """A BatchNorm1d that takes num_features from its first input."""
+    """BatchNorm1d that learns num_features from its first input.
+
+    - eps, momentum, affine, track_running_stats, device, dtype: as for BatchNorm1d.
+
+    >>> nn.LazyBatchNorm1d()(flambeau.randn(2, 3)).shape
+    torch.Size([2, 3])
+    """
 
     cls_to_become = BatchNorm1d
     _check_input_dim = BatchNorm1d._check_input_dim
 
 
 class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
-    """A BatchNorm2d that takes num_features from its first input."""
+    """BatchNorm2d that learns num_features from its first input.
+
+    - eps, momentum, affine, track_running_stats, device, dtype: as for BatchNorm1d.
+
+    >>> nn.LazyBatchNorm2d()(flambeau.randn(2, 3, 4, 4)).shape
+    torch.Size([2, 3, 4, 4])
+    """
 
     cls_to_become = BatchNorm2d
     _check_input_dim = BatchNorm2d._check_input_dim
 
 
 class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
-    """A BatchNorm3d that takes num_features from its first input."""
+    """BatchNorm3d that learns num_features from its first input.
+
+    - eps, momentum, affine, track_running_stats, device, dtype: as for BatchNorm1d.
+
+    >>> nn.LazyBatchNorm3d()(flambeau.randn(2, 3, 2, 4, 4)).shape
+    torch.Size([2, 3, 2, 4, 4])
+    """
 
     cls_to_become = BatchNorm3d
     _check_input_dim = BatchNorm3d._check_input_dim
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation over the batches of all processes. In a single process it is plain batch normalisation."""
+    """Batch norm whose statistics are those of all processes of a group.
+
+    - num_features, eps, momentum, affine, track_running_stats, device, dtype: as for BatchNorm1d.
+    - process_group: the processes, all when not given.
+
+    `convert_sync_batchnorm(model)` puts it in place of every BatchNorm. Without a process group it is one.
+
+    >>> nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm1d(3)))
+    Sequential(
+      (0): SyncBatchNorm(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    )
+    """
 
     def __init__(
         self,

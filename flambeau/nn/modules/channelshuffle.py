@@ -10,7 +10,13 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Takes channels from each group in turn."""
+    """Channels of several groups interleaved.
+
+    - groups: must divide the number of channels.
+
+    >>> nn.ChannelShuffle(2)(flambeau.arange(4.0).reshape(1, 4, 1, 1)).flatten()
+    tensor([0., 2., 1., 3.])
+    """
 
     def __init__(self, groups: int) -> None:
         super().__init__()

@@ -84,7 +84,13 @@ class _ModuleSequence(Module):
 
 
 class Sequential(_ModuleSequence):
-    """Modules called one after the other, each with what the one before returned."""
+    """Modules called one after the other.
+
+    - args: modules, or an ordered dict of them by name. Has the methods of a list: indexing, append, insert, extend.
+
+    >>> nn.Sequential(nn.Linear(2, 3), nn.ReLU())(flambeau.randn(1, 2)).shape
+    torch.Size([1, 3])
+    """
 
     def __init__(self, *args: Any) -> None:
         super().__init__()
@@ -146,7 +152,14 @@ class Sequential(_ModuleSequence):
 
 
 class ModuleList(_ModuleSequence):
-    """A list of modules."""
+    """Modules in a list, whose parameters are found.
+
+    - modules: an iterable.
+
+    >>> layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
+    >>> len(layers), len(list(layers.parameters()))
+    (3, 6)
+    """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -195,7 +208,13 @@ class ModuleList(_ModuleSequence):
 
 
 class ModuleDict(Module):
-    """A dict of modules."""
+    """Modules by name, whose parameters are found.
+
+    - modules: a mapping, or pairs.
+
+    >>> nn.ModuleDict({"relu": nn.ReLU()})["relu"]
+    ReLU()
+    """
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()
@@ -275,7 +294,13 @@ def _describe(value: Any, type_name: str = "") -> str:
 
 
 class ParameterList(Module):
-    """A list whose tensors are parameters."""
+    """Parameters in a list.
+
+    - values: an iterable; tensors become parameters.
+
+    >>> len(nn.ParameterList([flambeau.zeros(2), flambeau.zeros(3)]))
+    2
+    """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -323,7 +348,13 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dict whose tensors are parameters. Keys keep the order of insertion."""
+    """Parameters by name.
+
+    - parameters: a mapping, or pairs; tensors become parameters.
+
+    >>> list(nn.ParameterDict({"a": flambeau.zeros(2)}))
+    ['a']
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

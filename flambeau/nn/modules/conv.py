@@ -177,19 +177,45 @@ class _Conv(_ConvNd):
 
 
 class Conv1d(_Conv):
-    """Convolution of (N, C, L) or (C, L)."""
+    """Convolution over one dimension, with learned weights.
+
+    - in_channels, out_channels: C and K; kernel_size: W.
+    - stride, dilation; padding: a number, "same" or "valid"; groups: groups of channels that do not see each other.
+    - bias: whether one is added; padding_mode: "zeros", "reflect", "replicate" or "circular"; device, dtype.
+
+    (N, C, L) becomes (N, K, (L + 2 padding - dilation (W - 1) - 1) // stride + 1).
+
+    >>> nn.Conv1d(2, 4, 3, padding=1)(flambeau.randn(1, 2, 5)).shape
+    torch.Size([1, 4, 5])
+    """
 
     _dims, _function = 1, staticmethod(F.conv1d)
 
 
 class Conv2d(_Conv):
-    """Convolution of (N, C, H, W) or (C, H, W)."""
+    """Convolution over two dimensions, with learned weights.
+
+    - in_channels, out_channels: C and K; kernel_size: a number, or (kH, kW).
+    - stride, padding, dilation: a number for both dimensions, or one for each; padding may be "same" or "valid".
+    - groups, bias, padding_mode, device, dtype: as for Conv1d.
+
+    The weight is (K, C / groups, kH, kW). Channels-last models and inputs run fastest.
+
+    >>> nn.Conv2d(3, 8, 3, stride=2)(flambeau.randn(1, 3, 9, 9)).shape
+    torch.Size([1, 8, 4, 4])
+    """
 
     _dims, _function = 2, staticmethod(F.conv2d)
 
 
 class Conv3d(_Conv):
-    """Convolution of (N, C, D, H, W) or (C, D, H, W)."""
+    """Convolution over three dimensions, with learned weights.
+
+    - in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype: as for Conv2d.
+
+    >>> nn.Conv3d(1, 2, 2)(flambeau.randn(1, 1, 3, 3, 3)).shape
+    torch.Size([1, 2, 2, 2, 2])
+    """
 
     _dims, _function = 3, staticmethod(F.conv3d)
 
@@ -296,19 +322,40 @@ class _ConvTranspose(_ConvTransposeNd):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """The transpose of a convolution of (N, C, L) or (C, L)."""
+    """Transposed convolution over one dimension: the gradient of a convolution, used to enlarge.
+
+    - in_channels, out_channels, kernel_size, stride, padding, groups, bias, dilation, padding_mode, device, dtype.
+    - output_padding: extra size at one end.
+
+    The length becomes (L - 1) stride - 2 padding + dilation (W - 1) + output_padding + 1.
+
+    >>> nn.ConvTranspose1d(2, 1, 2, stride=2)(flambeau.randn(1, 2, 3)).shape
+    torch.Size([1, 1, 6])
+    """
 
     _dims, _function = 1, staticmethod(F.conv_transpose1d)
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """The transpose of a convolution of (N, C, H, W) or (C, H, W)."""
+    """Transposed convolution over two dimensions: the gradient of a convolution, used to enlarge.
+
+    - in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype.
+
+    >>> nn.ConvTranspose2d(2, 1, 2, stride=2)(flambeau.randn(1, 2, 3, 3)).shape
+    torch.Size([1, 1, 6, 6])
+    """
 
     _dims, _function = 2, staticmethod(F.conv_transpose2d)
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """The transpose of a convolution of (N, C, D, H, W) or (C, D, H, W)."""
+    """Transposed convolution over three dimensions: the gradient of a convolution, used to enlarge.
+
+    - in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype.
+
+    >>> nn.ConvTranspose3d(2, 1, 2, stride=2)(flambeau.randn(1, 2, 2, 2, 2)).shape
+    torch.Size([1, 1, 4, 4, 4])
+    """
 
     _dims, _function = 3, staticmethod(F.conv_transpose3d)
 
@@ -382,19 +429,37 @@ class _LazyConv(_LazyConvXdMixin):
 
 
 class LazyConv1d(_LazyConv, Conv1d):
-    """A Conv1d that takes in_channels from its first input."""
+    """Conv1d that learns in_channels from its first input.
+
+    - out_channels and the rest: as for Conv1d.
+
+    >>> nn.LazyConv1d(4, 3)(flambeau.randn(1, 2, 5)).shape
+    torch.Size([1, 4, 3])
+    """
 
     cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyConv, Conv2d):
-    """A Conv2d that takes in_channels from its first input."""
+    """Conv2d that learns in_channels from its first input.
+
+    - out_channels and the rest: as for Conv2d.
+
+    >>> nn.LazyConv2d(4, 3)(flambeau.randn(1, 2, 5, 5)).shape
+    torch.Size([1, 4, 3, 3])
+    """
 
     cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyConv, Conv3d):
-    """A Conv3d that takes in_channels from its first input."""
+    """Conv3d that learns in_channels from its first input.
+
+    - out_channels and the rest: as for Conv3d.
+
+    >>> nn.LazyConv3d(4, 3)(flambeau.randn(1, 2, 3, 3, 3)).shape
+    torch.Size([1, 4, 1, 1, 1])
+    """
 
     cls_to_become = Conv3d
 
@@ -421,18 +486,36 @@ class _LazyConvTranspose(_LazyConvXdMixin):
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
-    """A ConvTranspose1d that takes in_channels from its first input."""
+    """ConvTranspose1d that learns in_channels from its first input.
+
+    - out_channels and the rest: as for ConvTranspose1d.
+
+    >>> nn.LazyConvTranspose1d(4, 3)(flambeau.randn(1, 2, 5)).shape
+    torch.Size([1, 4, 7])
+    """
 
     cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
-    """A ConvTranspose2d that takes in_channels from its first input."""
+    """ConvTranspose2d that learns in_channels from its first input.
+
+    - out_channels and the rest: as for ConvTranspose2d.
+
+    >>> nn.LazyConvTranspose2d(4, 3)(flambeau.randn(1, 2, 5, 5)).shape
+    torch.Size([1, 4, 7, 7])
+    """
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
-    """A ConvTranspose3d that takes in_channels from its first input."""
+    """ConvTranspose3d that learns in_channels from its first input.
+
+    - out_channels and the rest: as for ConvTranspose3d.
+
+    >>> nn.LazyConvTranspose3d(4, 2)(flambeau.randn(1, 2, 3, 3, 3)).shape
+    torch.Size([1, 4, 4, 4, 4])
+    """
 
     cls_to_become = ConvTranspose3d

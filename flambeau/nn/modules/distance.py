@@ -10,7 +10,13 @@ __all__ = ["CosineSimilarity", "PairwiseDistance"]
 
 
 class PairwiseDistance(Module):
-    """The p-norm of x1 - x2 over the last dimension."""
+    """Distance of corresponding rows.
+
+    - p: the norm; eps: added to the difference; keepdim.
+
+    >>> nn.PairwiseDistance()(flambeau.tensor([[0.0, 0.0]]), flambeau.tensor([[3.0, 4.0]]))
+    tensor([5.0000])
+    """
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()
@@ -23,7 +29,13 @@ class PairwiseDistance(Module):
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between x1 and x2 along a dimension."""
+    """Cosine of the angle between vectors.
+
+    - dim: along which the vectors lie; eps: smallest norm that is divided by.
+
+    >>> nn.CosineSimilarity(dim=0)(flambeau.tensor([1.0, 0.0]), flambeau.tensor([1.0, 1.0]))
+    tensor(0.7071)
+    """
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()

@@ -25,42 +25,78 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """Zeroes elements with probability p and scales the others by 1 / (1 - p)."""
+    """Elements set to zero with probability p in training, the others times `1 / (1 - p)`.
+
+    - p: the probability; inplace: overwrite the input.
+
+    >>> nn.Dropout(0.5).eval()(flambeau.ones(2))
+    tensor([1., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout(input, self.p, self.training, self.inplace)
 
 
 class Dropout1d(_DropoutNd):
-    """Zeroes whole channels of (N, C, L) or (C, L)."""
+    """Whole channels of (N, C, L) set to zero with probability p in training.
+
+    - p: the probability; inplace: overwrite the input.
+
+    >>> nn.Dropout1d().eval()(flambeau.ones(1, 2, 3)).shape
+    torch.Size([1, 2, 3])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_DropoutNd):
-    """Zeroes whole channels of (N, C, H, W) or (N, C, L)."""
+    """Whole channels of (N, C, H, W) set to zero with probability p in training.
+
+    - p: the probability; inplace: overwrite the input.
+
+    >>> nn.Dropout2d().eval()(flambeau.ones(1, 2, 3, 3)).shape
+    torch.Size([1, 2, 3, 3])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(_DropoutNd):
-    """Zeroes whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    """Whole channels of (N, C, D, H, W) set to zero with probability p in training.
+
+    - p: the probability; inplace: overwrite the input.
+
+    >>> nn.Dropout3d().eval()(flambeau.ones(1, 2, 3, 3, 3)).shape
+    torch.Size([1, 2, 3, 3, 3])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(_DropoutNd):
-    """Dropout that keeps mean and variance of what SELU produces."""
+    """Dropout that keeps mean and variance of selu activations.
+
+    - p: the probability; inplace: overwrite the input.
+
+    >>> nn.AlphaDropout().eval()(flambeau.ones(2))
+    tensor([1., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.alpha_dropout(input, self.p, self.training)
 
 
 class FeatureAlphaDropout(_DropoutNd):
-    """Alpha dropout of whole channels."""
+    """AlphaDropout of whole channels.
+
+    - p: the probability; inplace: overwrite the input.
+
+    >>> nn.FeatureAlphaDropout().eval()(flambeau.ones(1, 2, 3)).shape
+    torch.Size([1, 2, 3])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.feature_alpha_dropout(input, self.p, self.training)

@@ -11,7 +11,13 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Joins the dimensions from start_dim to end_dim."""
+    """Several dimensions as one.
+
+    - start_dim, end_dim: the first and the last of them; the batch dimension stays by default.
+
+    >>> nn.Flatten()(flambeau.zeros(2, 3, 4)).shape
+    torch.Size([2, 12])
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -26,7 +32,13 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Takes a dimension apart into several, given by their sizes or, for named dimensions, by names and sizes."""
+    """One dimension as several.
+
+    - dim: the dimension; unflattened_size: the sizes it is divided into.
+
+    >>> nn.Unflatten(1, (3, 4))(flambeau.zeros(2, 12)).shape
+    torch.Size([2, 3, 4])
+    """
 
     def __init__(self, dim: int | str, unflattened_size: Any) -> None:
         super().__init__()

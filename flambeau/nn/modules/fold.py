@@ -12,7 +12,14 @@ __all__ = ["Fold", "Unfold"]
 
 
 class Fold(Module):
-    """Sums columns of windows into an image."""
+    """Sum of blocks into an image.
+
+    - output_size: (H, W); kernel_size, dilation, padding, stride: of the blocks.
+
+    >>> nn.Fold((2, 3), (2, 2))(flambeau.ones(1, 4, 2))
+    tensor([[[[1., 2., 1.],
+              [1., 2., 1.]]]])
+    """
 
     def __init__(
         self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
@@ -35,7 +42,13 @@ class Fold(Module):
 
 
 class Unfold(Module):
-    """Makes a column of each window of an image."""
+    """Sliding blocks of an image as columns.
+
+    - kernel_size, dilation, padding, stride: of the blocks.
+
+    >>> nn.Unfold((2, 2))(flambeau.zeros(1, 3, 4, 4)).shape
+    torch.Size([1, 12, 9])
+    """
 
     def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
         super().__init__()

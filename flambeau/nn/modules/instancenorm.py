@@ -92,7 +92,15 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalisation of (N, C, L) or (C, L)."""
+    """Each channel of each sample scaled to mean 0 and variance 1.
+
+    - num_features: channels C; eps, momentum; affine: learn weight and bias; track_running_stats; device, dtype.
+
+    The input is (N, C, L) or (C, L).
+
+    >>> nn.InstanceNorm1d(1)(flambeau.tensor([[[1.0, 3.0]]])).round(decimals=3)
+    tensor([[[-1.,  1.]]])
+    """
 
     def _get_no_batch_dim(self) -> int:
         return 2
@@ -102,7 +110,13 @@ class InstanceNorm1d(_InstanceNorm):
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalisation of (N, C, H, W) or (C, H, W)."""
+    """Each channel of each sample scaled to mean 0 and variance 1.
+
+    - num_features: channels C; eps, momentum, affine, track_running_stats, device, dtype.
+
+    >>> nn.InstanceNorm2d(3)(flambeau.randn(2, 3, 4, 4)).shape
+    torch.Size([2, 3, 4, 4])
+    """
 
     def _get_no_batch_dim(self) -> int:
         return 3
@@ -112,7 +126,13 @@ class InstanceNorm2d(_InstanceNorm):
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W)."""
+    """Each channel of each sample scaled to mean 0 and variance 1.
+
+    - num_features: channels C; eps, momentum, affine, track_running_stats, device, dtype.
+
+    >>> nn.InstanceNorm3d(3)(flambeau.randn(2, 3, 2, 4, 4)).shape
+    torch.Size([2, 3, 2, 4, 4])
+    """
 
     def _get_no_batch_dim(self) -> int:
         return 4
@@ -122,7 +142,13 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
-    """An InstanceNorm1d that takes num_features from its first input."""
+    """InstanceNorm1d that learns num_features from its first input.
+
+    - eps, momentum, affine, track_running_stats, device, dtype: as for InstanceNorm1d.
+
+    >>> nn.LazyInstanceNorm1d()(flambeau.randn(2, 3, 4)).shape
+    torch.Size([2, 3, 4])
+    """
 
     cls_to_become = InstanceNorm1d
     _get_no_batch_dim = InstanceNorm1d._get_no_batch_dim
@@ -130,7 +156,13 @@ class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
 
 
 class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
-    """An InstanceNorm2d that takes num_features from its first input."""
+    """InstanceNorm2d that learns num_features from its first input.
+
+    - eps, momentum, affine, track_running_stats, device, dtype: as for InstanceNorm1d.
+
+    >>> nn.LazyInstanceNorm2d()(flambeau.randn(2, 3, 4, 4)).shape
+    torch.Size([2, 3, 4, 4])
+    """
 
     cls_to_become = InstanceNorm2d
     _get_no_batch_dim = InstanceNorm2d._get_no_batch_dim
@@ -138,7 +170,13 @@ class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
 
 
 class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
-    """An InstanceNorm3d that takes num_features from its first input."""
+    """InstanceNorm3d that learns num_features from its first input.
+
+    - eps, momentum, affine, track_running_stats, device, dtype: as for InstanceNorm1d.
+
+    >>> nn.LazyInstanceNorm3d()(flambeau.randn(2, 3, 2, 4, 4)).shape
+    torch.Size([2, 3, 2, 4, 4])
+    """
 
     cls_to_become = InstanceNorm3d
     _get_no_batch_dim = InstanceNorm3d._get_no_batch_dim

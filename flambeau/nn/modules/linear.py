@@ -17,7 +17,11 @@ __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
-    """Returns its input; takes any arguments and ignores them."""
+    """The input, whatever the arguments: stands where a layer is to do nothing.
+
+    >>> nn.Identity(54, unused=0.1)(flambeau.tensor([1, 2]))
+    tensor([1, 2])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -27,7 +31,15 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """`input @ weight.T + bias`, the weight being (out_features, in_features)."""
+    """`input @ weight.T + bias`.
+
+    - in_features, out_features: sizes of the last dimension before and after; bias: whether one is added; device, dtype.
+
+    The weight is (out_features, in_features), drawn uniformly from +-1 / sqrt(in_features), as is the bias.
+
+    >>> nn.Linear(3, 2)(flambeau.randn(5, 3)).shape
+    torch.Size([5, 2])
+    """
 
     in_features: int
     out_features: int
@@ -66,7 +78,13 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class Bilinear(Module):
-    """`input1 @ weight[k] @ input2 + bias[k]` for each output feature k."""
+    """`x1 @ weight[k] @ x2 + bias[k]` for each output feature k.
+
+    - in1_features, in2_features, out_features: the sizes; bias: whether one is added; device, dtype.
+
+    >>> nn.Bilinear(2, 3, 4)(flambeau.randn(5, 2), flambeau.randn(5, 3)).shape
+    torch.Size([5, 4])
+    """
 
     def __init__(
         self,
@@ -108,7 +126,13 @@ class Bilinear(Module):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """A Linear that takes in_features from its first input and is a plain Linear from then on."""
+    """Linear that learns in_features from its first input.
+
+    - out_features, bias, device, dtype: as for Linear.
+
+    >>> nn.LazyLinear(2)(flambeau.randn(5, 3)).shape
+    torch.Size([5, 2])
+    """
 
     cls_to_become = Linear
     weight: UninitializedParameter

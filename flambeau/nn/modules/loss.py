@@ -49,21 +49,39 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """Absolute difference of input and target.
+
+    - reduction: "mean", "sum" or "none".
+
+    >>> nn.L1Loss()(flambeau.tensor([1.0, 2.0]), flambeau.tensor([1.0, 4.0]))
+    tensor(1.)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(_Loss):
-    """(input - target)²."""
+    """Squared difference of input and target.
+
+    - reduction: "mean", "sum" or "none".
+
+    >>> nn.MSELoss()(flambeau.tensor([1.0, 2.0]), flambeau.tensor([1.0, 4.0]))
+    tensor(2.)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
-    """Quadratic within beta of the target, linear beyond."""
+    """Squared difference below beta, absolute difference above.
+
+    - reduction: "mean", "sum" or "none"; beta: where the two meet.
+
+    >>> nn.SmoothL1Loss()(flambeau.tensor([3.0]), flambeau.tensor([0.0]))
+    tensor(2.5000)
+    """
 
     def __init__(
         self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", beta: float = 1.0
@@ -76,7 +94,13 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Quadratic within delta of the target, linear with slope delta beyond."""
+    """Squared difference below delta, delta times the absolute difference above.
+
+    - reduction: "mean", "sum" or "none"; delta: where the two meet.
+
+    >>> nn.HuberLoss()(flambeau.tensor([3.0]), flambeau.tensor([0.0]))
+    tensor(2.5000)
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
@@ -87,7 +111,13 @@ class HuberLoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """Minus the log-probability of the target class."""
+    """Negative log likelihood, `-input[target]`, of logarithms of probabilities.
+
+    - weight: factor of each class; ignore_index: targets that do not count; reduction.
+
+    >>> nn.NLLLoss()(flambeau.tensor([[-0.5, -1.0]]), flambeau.tensor([1]))
+    tensor(1.)
+    """
 
     def __init__(
         self,
@@ -105,7 +135,13 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """Deprecated name of NLLLoss."""
+    """NLLLoss under an older name, for images.
+
+    - weight, ignore_index, reduction: as for NLLLoss.
+
+    >>> nn.NLLLoss2d()(flambeau.zeros(1, 2, 1, 1), flambeau.zeros(1, 1, 1, dtype=flambeau.long))
+    tensor(0.)
+    """
 
     def __init__(
         self,
@@ -122,7 +158,16 @@ class NLLLoss2d(NLLLoss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """Minus the log of the softmax at the target class, or against target probabilities."""
+    """Cross entropy of logits and classes, `-log(softmax(input)[target])`.
+
+    - weight: factor of each class; ignore_index: targets that do not count.
+    - reduction: "mean", "sum" or "none"; label_smoothing: share spread over all classes.
+
+    The input is (N, C) or (N, C, d1, ...), the target class indices (N) or (N, d1, ...), or probabilities.
+
+    >>> nn.CrossEntropyLoss()(flambeau.tensor([[2.0, 0.0]]), flambeau.tensor([0]))
+    tensor(0.1269)
+    """
 
     def __init__(
         self,
@@ -149,7 +194,13 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """A linear map and the cross entropy of its result, without keeping all of the result in memory."""
+    """A linear layer and the cross entropy of its result, without ever storing the logits.
+
+    - in_features, num_classes: sizes of the layer; bias and the options of CrossEntropyLoss.
+
+    >>> nn.LinearCrossEntropyLoss(4, 10)(flambeau.randn(2, 4), flambeau.tensor([1, 2])).shape
+    torch.Size([])
+    """
 
     def __init__(
         self,
@@ -200,7 +251,13 @@ class LinearCrossEntropyLoss(_WeightedLoss):
 
 
 class PoissonNLLLoss(_Loss):
-    """Minus the log-likelihood of the target under a Poisson distribution, up to a constant unless full."""
+    """Negative log likelihood of counts under a Poisson distribution.
+
+    - log_input: the input is the logarithm of the rate; full: add Stirling's approximation; eps; reduction.
+
+    >>> nn.PoissonNLLLoss()(flambeau.tensor([0.0]), flambeau.tensor([2.0]))
+    tensor(1.)
+    """
 
     def __init__(
         self,
@@ -223,7 +280,13 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """Minus the log-likelihood of the target under a normal distribution, up to a constant unless full."""
+    """Negative log likelihood under a normal distribution.
+
+    - full: add the constant; eps: smallest variance; reduction.
+
+    >>> nn.GaussianNLLLoss()(flambeau.tensor([0.0]), flambeau.tensor([2.0]), flambeau.tensor([4.0]))
+    tensor(1.1931)
+    """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
@@ -235,7 +298,13 @@ class GaussianNLLLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """The divergence of the target distribution from the input, which is given in logarithms."""
+    """Kullback-Leibler divergence of probabilities from logarithms of probabilities.
+
+    - reduction: "batchmean" is the divergence by its definition; log_target: the target is a logarithm too.
+
+    >>> nn.KLDivLoss(reduction="batchmean")(flambeau.tensor([[0.25, 0.75]]).log(), flambeau.tensor([[0.5, 0.5]]))
+    tensor(0.1438)
+    """
 
     def __init__(
         self,
@@ -252,14 +321,26 @@ class KLDivLoss(_Loss):
 
 
 class BCELoss(_WeightedLoss):
-    """Binary cross entropy of probabilities."""
+    """Cross entropy of probabilities and targets in [0, 1].
+
+    - weight: factors of the elements; reduction.
+
+    >>> nn.BCELoss()(flambeau.tensor([0.9, 0.2]), flambeau.tensor([1.0, 0.0]))
+    tensor(0.1643)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
-    """Binary cross entropy of the sigmoid of the input."""
+    """Cross entropy of the sigmoid of the input and targets in [0, 1], without overflow.
+
+    - weight: factors of the elements; pos_weight: factor of the positive part; reduction.
+
+    >>> nn.BCEWithLogitsLoss()(flambeau.tensor([2.0, -1.0]), flambeau.tensor([1.0, 0.0]))
+    tensor(0.2201)
+    """
 
     def __init__(
         self,
@@ -282,7 +363,13 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """The distance of like pairs (target 1), margin less the distance of unlike ones (target -1)."""
+    """Distance where the target is 1, `max(0, margin - distance)` where it is -1.
+
+    - margin; reduction.
+
+    >>> nn.HingeEmbeddingLoss()(flambeau.tensor([0.5]), flambeau.tensor([-1.0]))
+    tensor(0.5000)
+    """
 
     def __init__(
         self, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
@@ -295,28 +382,52 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Hinge loss between the classes of a sample, of which there may be several, and the others."""
+    """Hinge loss of several labels for each row.
+
+    - reduction: "mean", "sum" or "none".
+
+    >>> nn.MultiLabelMarginLoss()(flambeau.tensor([[0.1, 0.2, 0.9]]), flambeau.tensor([[2, -1, 0]]))
+    tensor(0.1667)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target input))."""
+    """Logistic loss, `log(1 + exp(-target * input))`.
+
+    - reduction: "mean", "sum" or "none".
+
+    >>> nn.SoftMarginLoss()(flambeau.tensor([1.0]), flambeau.tensor([1.0]))
+    tensor(0.3133)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """The mean over classes of the binary cross entropy of the sigmoid."""
+    """Mean over classes of the binary cross entropy of logits.
+
+    - weight: factor of each class; reduction.
+
+    >>> nn.MultiLabelSoftMarginLoss()(flambeau.tensor([[1.0, -1.0]]), flambeau.tensor([[1.0, 0.0]]))
+    tensor(0.3133)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 - cos of like pairs, cos beyond the margin of unlike ones."""
+    """`1 - cos` where the target is 1, `max(0, cos - margin)` where it is -1.
+
+    - margin; reduction.
+
+    >>> nn.CosineEmbeddingLoss()(flambeau.tensor([[1.0, 0.0]]), flambeau.tensor([[0.0, 1.0]]), flambeau.tensor([1.0]))
+    tensor(1.)
+    """
 
     def __init__(
         self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
@@ -329,7 +440,13 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """How far input1 fails to lie above input2 (target 1) or below it (target -1) by the margin."""
+    """`max(0, -target * (input1 - input2) + margin)`.
+
+    - margin; reduction.
+
+    >>> nn.MarginRankingLoss()(flambeau.tensor([1.0]), flambeau.tensor([3.0]), flambeau.tensor([1.0]))
+    tensor(2.)
+    """
 
     def __init__(
         self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
@@ -342,7 +459,13 @@ class MarginRankingLoss(_Loss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """Hinge loss, to the power p, between the target class and all others."""
+    """Hinge loss of several classes.
+
+    - p: 1 or 2, the exponent; margin; weight: factor of each class; reduction.
+
+    >>> nn.MultiMarginLoss()(flambeau.tensor([[0.1, 0.9]]), flambeau.tensor([1]))
+    tensor(0.1000)
+    """
 
     def __init__(
         self,
@@ -368,7 +491,13 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class TripletMarginLoss(_Loss):
-    """How far the negative fails to be further from the anchor than the positive by the margin."""
+    """`max(0, d(anchor, positive) - d(anchor, negative) + margin)`.
+
+    - margin; p, eps: of the distance; swap: take the nearer of anchor and positive to the negative; reduction.
+
+    >>> nn.TripletMarginLoss()(flambeau.tensor([[0.0]]), flambeau.tensor([[1.0]]), flambeau.tensor([[1.5]]))
+    tensor(0.5000)
+    """
 
     def __init__(
         self,
@@ -402,7 +531,14 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """TripletMarginLoss for any distance."""
+    """TripletMarginLoss with a distance of one's own.
+
+    - distance_function: of two tensors; margin; swap; reduction.
+
+    >>> loss = nn.TripletMarginWithDistanceLoss(distance_function=lambda a, b: (a - b).abs())
+    >>> loss(flambeau.zeros(1, 1), flambeau.ones(1, 1), flambeau.ones(1, 1) * 1.5)
+    tensor(0.5000)
+    """
 
     def __init__(
         self,
@@ -432,7 +568,16 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """Connectionist temporal classification: minus the log-probability of a label sequence over all alignments."""
+    """Connectionist temporal classification: negative log likelihood of label sequences, summed over alignments.
+
+    - blank: index of the blank label; reduction; zero_infinity: 0 in place of infinite losses.
+
+    Takes log_probs (T, N, C), targets, input_lengths and target_lengths.
+
+    >>> log_probs = flambeau.zeros(3, 1, 2).log_softmax(2)
+    >>> nn.CTCLoss()(log_probs, flambeau.tensor([[1]]), flambeau.tensor([3]), flambeau.tensor([1]))
+    tensor(0.2877)
+    """
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None:
         super().__init__(reduction=reduction)

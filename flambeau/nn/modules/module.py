@@ -112,7 +112,22 @@ class _CallSignature:
 
 
 class Module(StateDicts):
-    """Base class of all neural-network modules."""
+    """Base class of all layers and models: parameters, buffers and submodules that are assigned as attributes are found by name.
+
+    Write `__init__` (call `super().__init__()` first) and `forward`; calling the module runs forward and its hooks. Modules move
+    with `.to`, switch with `.train()` and `.eval()`, and are saved by `state_dict`.
+
+    >>> class Double(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.scale = nn.Parameter(flambeau.tensor(2.0))
+    ...     def forward(self, x):
+    ...         return self.scale * x
+    >>> Double()(flambeau.tensor([1.0, 2.0])).detach()
+    tensor([2., 4.])
+    >>> list(dict(Double().named_parameters()))
+    ['scale']
+    """
 
     __signature__ = _CallSignature()
 

@@ -30,7 +30,13 @@ def reset_affine(module: Any) -> None:
 
 
 class LocalResponseNorm(Module):
-    """Division by a power of the mean square over neighbouring channels."""
+    """Each element divided by a power of the mean square of its neighbours among the channels.
+
+    - size: number of channels; alpha, beta, k: `x / (k + alpha * mean) ** beta`.
+
+    >>> nn.LocalResponseNorm(2)(flambeau.ones(1, 2, 3)).shape
+    torch.Size([1, 2, 3])
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
@@ -47,7 +53,13 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """The older local response normalisation of images: the first channel, once in, never leaves the window."""
+    """LocalResponseNorm over channels, under an older name.
+
+    - size, alpha, beta, k: as for LocalResponseNorm.
+
+    >>> nn.CrossMapLRN2d(2)(flambeau.ones(1, 2, 1, 1)).shape
+    torch.Size([1, 2, 1, 1])
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__()
@@ -72,7 +84,13 @@ class CrossMapLRN2d(Module):
 
 
 class LayerNorm(Module):
-    """Normalisation over the last dimensions, scaled and shifted elementwise."""
+    """Last dimensions scaled to mean 0 and variance 1, times weight plus bias.
+
+    - normalized_shape: the last sizes; eps: added to the variance; elementwise_affine: learn a weight; bias: and a bias; device, dtype.
+
+    >>> nn.LayerNorm(2)(flambeau.tensor([1.0, 3.0])).detach().round(decimals=3)
+    tensor([-1.,  1.])
+    """
 
     normalized_shape: tuple[int, ...]
     eps: float
@@ -111,7 +129,15 @@ class LayerNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalisation of groups of channels of each sample."""
+    """Groups of channels of each sample scaled to mean 0 and variance 1, times weight plus bias.
+
+    - num_groups: must divide num_channels; eps: added to the variance; affine: learn weight and bias; device, dtype.
+
+    The input is (N, C, ...).
+
+    >>> nn.GroupNorm(2, 4)(flambeau.randn(1, 4, 3)).shape
+    torch.Size([1, 4, 3])
+    """
 
     def __init__(
         self,
@@ -147,7 +173,13 @@ class GroupNorm(Module):
 
 
 class RMSNorm(Module):
-    """Division by the root mean square over the last dimensions, scaled elementwise."""
+    """Last dimensions divided by their root mean square, times weight.
+
+    - normalized_shape: the last sizes; eps: added to the mean square; elementwise_affine: learn a weight; device, dtype.
+
+    >>> nn.RMSNorm(2)(flambeau.tensor([3.0, 4.0])).detach()
+    tensor([0.8485, 1.1314])
+    """
 
     def __init__(
         self,

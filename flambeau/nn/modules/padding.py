@@ -86,84 +86,174 @@ class _ReplicationPadNd(_PadNd):
 
 
 class CircularPad1d(_CircularPadNd):
-    """Goes on from the other end of (N, C, W) or (C, W)."""
+    """(N, C, L) padded with the elements of the other end.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first; at most the size.
+
+    >>> nn.CircularPad1d(1)(flambeau.zeros(1, 2, 4)).shape
+    torch.Size([1, 2, 6])
+    """
 
     _dims = 1
 
 
 class CircularPad2d(_CircularPadNd):
-    """Goes on from the other end of (N, C, H, W) or (C, H, W)."""
+    """(N, C, H, W) padded with the elements of the other end.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first; at most the size.
+
+    >>> nn.CircularPad2d(1)(flambeau.zeros(1, 2, 4, 4)).shape
+    torch.Size([1, 2, 6, 6])
+    """
 
     _dims = 2
 
 
 class CircularPad3d(_CircularPadNd):
-    """Goes on from the other end of (N, C, D, H, W) or (C, D, H, W)."""
+    """(N, C, D, H, W) padded with the elements of the other end.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first; at most the size.
+
+    >>> nn.CircularPad3d(1)(flambeau.zeros(1, 2, 4, 4, 4)).shape
+    torch.Size([1, 2, 6, 6, 6])
+    """
 
     _dims = 3
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """Pads the last dimension with a value."""
+    """(N, C, L) padded with one number.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first; value: the number.
+
+    >>> nn.ConstantPad1d(1, 7.0)(flambeau.zeros(1, 2, 4)).shape
+    torch.Size([1, 2, 6])
+    """
 
     _dims = 1
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """Pads the last two dimensions with a value."""
+    """(N, C, H, W) padded with one number.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first; value: the number.
+
+    >>> nn.ConstantPad2d(1, 7.0)(flambeau.zeros(1, 2, 4, 4)).shape
+    torch.Size([1, 2, 6, 6])
+    """
 
     _dims = 2
 
 
 class ConstantPad3d(_ConstantPadNd):
-    """Pads the last three dimensions with a value."""
+    """(N, C, D, H, W) padded with one number.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first; value: the number.
+
+    >>> nn.ConstantPad3d(1, 7.0)(flambeau.zeros(1, 2, 4, 4, 4)).shape
+    torch.Size([1, 2, 6, 6, 6])
+    """
 
     _dims = 3
 
 
 class ZeroPad1d(_ZeroPadNd, ConstantPad1d):
-    """Pads the last dimension with zeros."""
+    """(N, C, L) padded with zeros.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first.
+
+    >>> nn.ZeroPad1d(1)(flambeau.zeros(1, 2, 4)).shape
+    torch.Size([1, 2, 6])
+    """
 
 
 class ZeroPad2d(_ZeroPadNd, ConstantPad2d):
-    """Pads the last two dimensions with zeros."""
+    """(N, C, H, W) padded with zeros.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first.
+
+    >>> nn.ZeroPad2d(1)(flambeau.zeros(1, 2, 4, 4)).shape
+    torch.Size([1, 2, 6, 6])
+    """
 
 
 class ZeroPad3d(_ZeroPadNd, ConstantPad3d):
-    """Pads the last three dimensions with zeros."""
+    """(N, C, D, H, W) padded with zeros.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first.
+
+    >>> nn.ZeroPad3d(1)(flambeau.zeros(1, 2, 4, 4, 4)).shape
+    torch.Size([1, 2, 6, 6, 6])
+    """
 
 
 class ReflectionPad1d(_ReflectionPadNd):
-    """Mirrors the last dimension at its ends."""
+    """(N, C, L) padded with its own elements mirrored at the edge.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first; less than the size.
+
+    >>> nn.ReflectionPad1d(1)(flambeau.zeros(1, 2, 4)).shape
+    torch.Size([1, 2, 6])
+    """
 
     _dims = 1
 
 
 class ReflectionPad2d(_ReflectionPadNd):
-    """Mirrors the last two dimensions at their ends."""
+    """(N, C, H, W) padded with its own elements mirrored at the edge.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first; less than the size.
+
+    >>> nn.ReflectionPad2d(1)(flambeau.zeros(1, 2, 4, 4)).shape
+    torch.Size([1, 2, 6, 6])
+    """
 
     _dims = 2
 
 
 class ReflectionPad3d(_ReflectionPadNd):
-    """Mirrors the last three dimensions at their ends."""
+    """(N, C, D, H, W) padded with its own elements mirrored at the edge.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first; less than the size.
+
+    >>> nn.ReflectionPad3d(1)(flambeau.zeros(1, 2, 4, 4, 4)).shape
+    torch.Size([1, 2, 6, 6, 6])
+    """
 
     _dims = 3
 
 
 class ReplicationPad1d(_ReplicationPadNd):
-    """Repeats the ends of the last dimension."""
+    """(N, C, L) padded with copies of the elements at the edge.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first.
+
+    >>> nn.ReplicationPad1d(1)(flambeau.zeros(1, 2, 4)).shape
+    torch.Size([1, 2, 6])
+    """
 
     _dims = 1
 
 
 class ReplicationPad2d(_ReplicationPadNd):
-    """Repeats the ends of the last two dimensions."""
+    """(N, C, H, W) padded with copies of the elements at the edge.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first.
+
+    >>> nn.ReplicationPad2d(1)(flambeau.zeros(1, 2, 4, 4)).shape
+    torch.Size([1, 2, 6, 6])
+    """
 
     _dims = 2
 
 
 class ReplicationPad3d(_ReplicationPadNd):
-    """Repeats the ends of the last three dimensions."""
+    """(N, C, D, H, W) padded with copies of the elements at the edge.
+
+    - padding: a number for all sides, or (before, after) for each dimension, the last first.
+
+    >>> nn.ReplicationPad3d(1)(flambeau.zeros(1, 2, 4, 4, 4)).shape
+    torch.Size([1, 2, 6, 6, 6])
+    """
 
     _dims = 3

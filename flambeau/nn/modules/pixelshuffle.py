@@ -10,7 +10,13 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """(*, C r², H, W) to (*, C, H r, W r)."""
+    """Channels moved into space: (N, C r r, H, W) to (N, C, H r, W r).
+
+    - upscale_factor: r.
+
+    >>> nn.PixelShuffle(2)(flambeau.zeros(1, 8, 3, 3)).shape
+    torch.Size([1, 2, 6, 6])
+    """
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
@@ -24,7 +30,13 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(*, C, H r, W r) to (*, C r², H, W)."""
+    """Space moved into channels: (N, C, H r, W r) to (N, C r r, H, W).
+
+    - downscale_factor: r.
+
+    >>> nn.PixelUnshuffle(2)(flambeau.zeros(1, 2, 6, 6)).shape
+    torch.Size([1, 8, 3, 3])
+    """
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()

@@ -62,19 +62,37 @@ class _MaxPoolNd(_Pooling):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """Maxima over windows of (N, C, L) or (C, L); with their places if return_indices."""
+    """Largest element of each window of (N, C, L).
+
+    - kernel_size, stride (kernel_size when not given), padding, dilation; return_indices: also where each was; ceil_mode.
+
+    >>> nn.MaxPool1d(2)(flambeau.zeros(1, 2, 4)).shape
+    torch.Size([1, 2, 2])
+    """
 
     _function, _with_indices = staticmethod(F.max_pool1d), staticmethod(F.max_pool1d_with_indices)
 
 
 class MaxPool2d(_MaxPoolNd):
-    """Maxima over windows of (N, C, H, W) or (C, H, W); with their places if return_indices."""
+    """Largest element of each window of (N, C, H, W).
+
+    - kernel_size, stride (kernel_size when not given), padding, dilation; return_indices: also where each was; ceil_mode.
+
+    >>> nn.MaxPool2d(2)(flambeau.zeros(1, 2, 4, 4)).shape
+    torch.Size([1, 2, 2, 2])
+    """
 
     _function, _with_indices = staticmethod(F.max_pool2d), staticmethod(F.max_pool2d_with_indices)
 
 
 class MaxPool3d(_MaxPoolNd):
-    """Maxima over windows of (N, C, D, H, W) or (C, D, H, W); with their places if return_indices."""
+    """Largest element of each window of (N, C, D, H, W).
+
+    - kernel_size, stride (kernel_size when not given), padding, dilation; return_indices: also where each was; ceil_mode.
+
+    >>> nn.MaxPool3d(2)(flambeau.zeros(1, 2, 4, 4, 4)).shape
+    torch.Size([1, 2, 2, 2, 2])
+    """
 
     _function, _with_indices = staticmethod(F.max_pool3d), staticmethod(F.max_pool3d_with_indices)
 
@@ -97,19 +115,40 @@ class _MaxUnpoolNd(_Pooling):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Puts the maxima of MaxPool1d back to their places, zeros elsewhere."""
+    """Values of MaxPool1d put back where they were, zeros elsewhere.
+
+    - kernel_size, stride (kernel_size when not given), padding: those of the pooling.
+
+    >>> values, indices = nn.MaxPool1d(2, return_indices=True)(flambeau.ones(1, 2, 4))
+    >>> nn.MaxUnpool1d(2)(values, indices).shape
+    torch.Size([1, 2, 4])
+    """
 
     _dims, _function = 1, staticmethod(F.max_unpool1d)
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Puts the maxima of MaxPool2d back to their places, zeros elsewhere."""
+    """Values of MaxPool2d put back where they were, zeros elsewhere.
+
+    - kernel_size, stride (kernel_size when not given), padding: those of the pooling.
+
+    >>> values, indices = nn.MaxPool2d(2, return_indices=True)(flambeau.ones(1, 2, 4, 4))
+    >>> nn.MaxUnpool2d(2)(values, indices).shape
+    torch.Size([1, 2, 4, 4])
+    """
 
     _dims, _function = 2, staticmethod(F.max_unpool2d)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Puts the maxima of MaxPool3d back to their places, zeros elsewhere."""
+    """Values of MaxPool3d put back where they were, zeros elsewhere.
+
+    - kernel_size, stride (kernel_size when not given), padding: those of the pooling.
+
+    >>> values, indices = nn.MaxPool3d(2, return_indices=True)(flambeau.ones(1, 2, 4, 4, 4))
+    >>> nn.MaxUnpool3d(2)(values, indices).shape
+    torch.Size([1, 2, 4, 4, 4])
+    """
 
     _dims, _function = 3, staticmethod(F.max_unpool3d)
 
@@ -120,7 +159,13 @@ class _AvgPoolNd(_Pooling):
 
 
 class AvgPool1d(_AvgPoolNd):
-    """Means over windows of (N, C, L) or (C, L)."""
+    """Mean of each window of (N, C, L).
+
+    - kernel_size, stride (kernel_size when not given), padding, ceil_mode; count_include_pad: padding counts in the mean.
+
+    >>> nn.AvgPool1d(2)(flambeau.zeros(1, 2, 4)).shape
+    torch.Size([1, 2, 2])
+    """
 
     def __init__(
         self,
@@ -173,13 +218,25 @@ class _AvgPoolWithDivisor(_AvgPoolNd):
 
 
 class AvgPool2d(_AvgPoolWithDivisor):
-    """Means over windows of (N, C, H, W) or (C, H, W)."""
+    """Mean of each window of (N, C, H, W).
+
+    - kernel_size, stride (kernel_size when not given), padding, ceil_mode; count_include_pad: padding counts in the mean.
+
+    >>> nn.AvgPool2d(2)(flambeau.zeros(1, 2, 4, 4)).shape
+    torch.Size([1, 2, 2, 2])
+    """
 
     _function = staticmethod(F.avg_pool2d)
 
 
 class AvgPool3d(_AvgPoolWithDivisor):
-    """Means over windows of (N, C, D, H, W) or (C, D, H, W)."""
+    """Mean of each window of (N, C, D, H, W).
+
+    - kernel_size, stride (kernel_size when not given), padding, ceil_mode; count_include_pad: padding counts in the mean.
+
+    >>> nn.AvgPool3d(2)(flambeau.zeros(1, 2, 4, 4, 4)).shape
+    torch.Size([1, 2, 2, 2, 2])
+    """
 
     _function = staticmethod(F.avg_pool3d)
 
@@ -223,13 +280,25 @@ class _FractionalMaxPoolNd(_Pooling):
 
 
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
-    """Fractional max pooling of (N, C, H, W) or (C, H, W)."""
+    """Largest element of (N, C, H, W) over windows of random positions, so that sizes shrink by a fraction.
+
+    - kernel_size; output_size or output_ratio: of the result; return_indices.
+
+    >>> nn.FractionalMaxPool2d(2, output_size=2)(flambeau.zeros(1, 2, 4, 4)).shape
+    torch.Size([1, 2, 2, 2])
+    """
 
     _dims, _function = 2, staticmethod(F.fractional_max_pool2d)
 
 
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
-    """Fractional max pooling of (N, C, T, H, W) or (C, T, H, W)."""
+    """Largest element of (N, C, D, H, W) over windows of random positions, so that sizes shrink by a fraction.
+
+    - kernel_size; output_size or output_ratio: of the result; return_indices.
+
+    >>> nn.FractionalMaxPool3d(2, output_size=2)(flambeau.zeros(1, 2, 4, 4, 4)).shape
+    torch.Size([1, 2, 2, 2, 2])
+    """
 
     _dims, _function = 3, staticmethod(F.fractional_max_pool3d)
 
@@ -253,19 +322,37 @@ class _LPPoolNd(_Pooling):
 
 
 class LPPool1d(_LPPoolNd):
-    """p-norms over windows of (N, C, L) or (C, L)."""
+    """Norm of each window, `sum(x ** p) ** (1 / p)` of (N, C, L).
+
+    - norm_type: p; kernel_size, stride, ceil_mode.
+
+    >>> nn.LPPool1d(2, 2)(flambeau.zeros(1, 2, 4)).shape
+    torch.Size([1, 2, 2])
+    """
 
     _function = staticmethod(F.lp_pool1d)
 
 
 class LPPool2d(_LPPoolNd):
-    """p-norms over windows of (N, C, H, W) or (C, H, W)."""
+    """Norm of each window, `sum(x ** p) ** (1 / p)` of (N, C, H, W).
+
+    - norm_type: p; kernel_size, stride, ceil_mode.
+
+    >>> nn.LPPool2d(2, 2)(flambeau.zeros(1, 2, 4, 4)).shape
+    torch.Size([1, 2, 2, 2])
+    """
 
     _function = staticmethod(F.lp_pool2d)
 
 
 class LPPool3d(_LPPoolNd):
-    """p-norms over windows of (N, C, D, H, W) or (C, D, H, W)."""
+    """Norm of each window, `sum(x ** p) ** (1 / p)` of (N, C, D, H, W).
+
+    - norm_type: p; kernel_size, stride, ceil_mode.
+
+    >>> nn.LPPool3d(2, 2)(flambeau.zeros(1, 2, 4, 4, 4)).shape
+    torch.Size([1, 2, 2, 2, 2])
+    """
 
     _function = staticmethod(F.lp_pool3d)
 
@@ -286,19 +373,37 @@ class _AdaptiveMaxPoolNd(_Pooling):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Maxima over as many windows as the output has elements."""
+    """Largest element over windows chosen so that the result has a given size of (N, C, L).
+
+    - output_size: a number, or one for each dimension; return_indices: also where each was.
+
+    >>> nn.AdaptiveMaxPool1d(2)(flambeau.zeros(1, 2, 4)).shape
+    torch.Size([1, 2, 2])
+    """
 
     _function = staticmethod(F.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Maxima over as many windows as the output has elements; None keeps the input's size."""
+    """Largest element over windows chosen so that the result has a given size of (N, C, H, W).
+
+    - output_size: a number, or one for each dimension; return_indices: also where each was.
+
+    >>> nn.AdaptiveMaxPool2d(2)(flambeau.zeros(1, 2, 4, 4)).shape
+    torch.Size([1, 2, 2, 2])
+    """
 
     _function = staticmethod(F.adaptive_max_pool2d)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Maxima over as many windows as the output has elements; None keeps the input's size."""
+    """Largest element over windows chosen so that the result has a given size of (N, C, D, H, W).
+
+    - output_size: a number, or one for each dimension; return_indices: also where each was.
+
+    >>> nn.AdaptiveMaxPool3d(2)(flambeau.zeros(1, 2, 4, 4, 4)).shape
+    torch.Size([1, 2, 2, 2, 2])
+    """
 
     _function = staticmethod(F.adaptive_max_pool3d)
 
@@ -316,18 +421,36 @@ class _AdaptiveAvgPoolNd(_Pooling):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Means over as many windows as the output has elements."""
+    """Mean over windows chosen so that the result has a given size of (N, C, L).
+
+    - output_size: a number, or one for each dimension; None keeps a size.
+
+    >>> nn.AdaptiveAvgPool1d(1)(flambeau.zeros(1, 2, 4)).shape
+    torch.Size([1, 2, 1])
+    """
 
     _function = staticmethod(F.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Means over as many windows as the output has elements; None keeps the input's size."""
+    """Mean over windows chosen so that the result has a given size of (N, C, H, W).
+
+    - output_size: a number, or one for each dimension; None keeps a size.
+
+    >>> nn.AdaptiveAvgPool2d(1)(flambeau.zeros(1, 2, 4, 4)).shape
+    torch.Size([1, 2, 1, 1])
+    """
 
     _function = staticmethod(F.adaptive_avg_pool2d)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Means over as many windows as the output has elements; None keeps the input's size."""
+    """Mean over windows chosen so that the result has a given size of (N, C, D, H, W).
+
+    - output_size: a number, or one for each dimension; None keeps a size.
+
+    >>> nn.AdaptiveAvgPool3d(1)(flambeau.zeros(1, 2, 4, 4, 4)).shape
+    torch.Size([1, 2, 1, 1, 1])
+    """
 
     _function = staticmethod(F.adaptive_avg_pool3d)

@@ -230,7 +230,17 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or with a rectifier, over layers and directions."""
+    """Elman network over whole sequences, of several layers.
+
+    - input_size, hidden_size, num_layers; nonlinearity: "tanh" or "relu"; bias.
+    - batch_first: (N, T, features) instead of (T, N, features); dropout: between layers; bidirectional; device, dtype.
+
+    Returns (output, h). Takes packed sequences.
+
+    >>> out, h = nn.RNN(2, 3)(flambeau.randn(5, 1, 2))
+    >>> out.shape, h.shape
+    (torch.Size([5, 1, 3]), torch.Size([1, 1, 3]))
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -250,7 +260,16 @@ class RNN(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units over layers and directions."""
+    """Gated recurrent units over whole sequences, of several layers.
+
+    - input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype: as for RNN.
+
+    Returns (output, h). Takes packed sequences.
+
+    >>> out, h = nn.GRU(2, 3, bidirectional=True)(flambeau.randn(5, 1, 2))
+    >>> out.shape, h.shape
+    (torch.Size([5, 1, 6]), torch.Size([2, 1, 3]))
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -262,7 +281,17 @@ class GRU(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory over layers and directions; its state is a pair of hidden and cell state."""
+    """Long short-term memory over whole sequences, of several layers.
+
+    - input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype: as for RNN.
+    - proj_size: project the hidden state to this size.
+
+    Returns (output, (h, c)). Takes packed sequences.
+
+    >>> out, (h, c) = nn.LSTM(2, 3, num_layers=2)(flambeau.randn(5, 1, 2))
+    >>> out.shape, c.shape
+    (torch.Size([5, 1, 3]), torch.Size([2, 1, 3]))
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
@@ -370,7 +399,13 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an RNN."""
+    """One step of an Elman network.
+
+    - input_size, hidden_size; bias; nonlinearity: "tanh" or "relu"; device, dtype.
+
+    >>> nn.RNNCell(2, 3)(flambeau.randn(4, 2)).shape
+    torch.Size([4, 3])
+    """
 
     nonlinearity: str
 
@@ -398,7 +433,16 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM; its state is a pair of hidden and cell state."""
+    """One step of an LSTM.
+
+    - input_size, hidden_size; bias; device, dtype.
+
+    Returns (h, c).
+
+    >>> h, c = nn.LSTMCell(2, 3)(flambeau.randn(4, 2))
+    >>> h.shape
+    torch.Size([4, 3])
+    """
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -417,7 +461,13 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU."""
+    """One step of a GRU.
+
+    - input_size, hidden_size; bias; device, dtype.
+
+    >>> nn.GRUCell(2, 3)(flambeau.randn(4, 2)).shape
+    torch.Size([4, 3])
+    """
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None

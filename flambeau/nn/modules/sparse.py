@@ -55,7 +55,17 @@ class _Table(Module):
 
 
 class Embedding(_Table):
-    """The rows of a table at given indices."""
+    """Rows of a learned table, one for each index.
+
+    - num_embeddings: rows; embedding_dim: their width.
+    - padding_idx: the row that stays zero and gets no gradient; max_norm, norm_type: rows are scaled to at most this norm.
+    - scale_grad_by_freq; sparse: sparse gradients; device, dtype.
+
+    `Embedding.from_pretrained(table)` makes one of a given table.
+
+    >>> nn.Embedding(10, 3)(flambeau.tensor([[1, 2], [4, 5]])).shape
+    torch.Size([2, 2, 3])
+    """
 
     def __init__(
         self,
@@ -134,7 +144,14 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """The sum, mean or maximum of the rows of each bag of indices."""
+    """Sum, mean or maximum over bags of rows of a learned table.
+
+    - num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, sparse, padding_idx, device, dtype: as for Embedding.
+    - mode: "sum", "mean" or "max"; include_last_offset: the last offset is the number of indices.
+
+    >>> nn.EmbeddingBag(10, 3)(flambeau.tensor([1, 2, 4]), flambeau.tensor([0, 2])).shape
+    torch.Size([2, 3])
+    """
 
     def __init__(
         self,

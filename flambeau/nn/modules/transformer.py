@@ -119,7 +119,13 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Attention over the sequence, then two linear layers; each with a shortcut, a dropout and a normalisation."""
+    """Self-attention and a feed-forward network, each with a residual connection and a layer norm.
+
+    - d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype.
+
+    >>> nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)(flambeau.randn(1, 5, 8)).shape
+    torch.Size([1, 5, 8])
+    """
 
     _attentions = ("self_attn",)
 
@@ -150,7 +156,13 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Attention over the sequence, attention to the memory, then two linear layers."""
+    """Self-attention, attention to the memory of the encoder, and a feed-forward network.
+
+    - d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype.
+
+    >>> nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)(flambeau.randn(1, 3, 8), flambeau.randn(1, 5, 8)).shape
+    torch.Size([1, 3, 8])
+    """
 
     _attentions = ("self_attn", "multihead_attn")
 
@@ -195,7 +207,14 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """A stack of copies of an encoder layer."""
+    """A stack of encoder layers.
+
+    - encoder_layer: the layer, copied num_layers times; norm: applied at the end; enable_nested_tensor, mask_check.
+
+    >>> layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    >>> nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)(flambeau.randn(1, 5, 8)).shape
+    torch.Size([1, 5, 8])
+    """
 
     __constants__ = ["norm"]  # noqa: RUF012
 
@@ -248,7 +267,14 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """A stack of copies of a decoder layer."""
+    """A stack of decoder layers.
+
+    - decoder_layer: the layer, copied num_layers times; norm: applied at the end.
+
+    >>> layer = nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+    >>> nn.TransformerDecoder(layer, 2)(flambeau.randn(1, 3, 8), flambeau.randn(1, 5, 8)).shape
+    torch.Size([1, 3, 8])
+    """
 
     __constants__ = ["norm"]  # noqa: RUF012
 
@@ -286,7 +312,15 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """Encoder and decoder, each followed by a normalisation, unless others are given."""
+    """Encoder and decoder of "Attention is all you need".
+
+    - d_model, nhead: width and heads; num_encoder_layers, num_decoder_layers; dim_feedforward; dropout; activation.
+    - custom_encoder, custom_decoder; layer_norm_eps; batch_first; norm_first: normalize before each part; bias; device, dtype.
+
+    >>> m = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+    >>> m(flambeau.randn(1, 5, 8), flambeau.randn(1, 3, 8)).shape
+    torch.Size([1, 3, 8])
+    """
 
     def __init__(
         self,

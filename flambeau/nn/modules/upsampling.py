@@ -12,7 +12,13 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """Interpolation to a given size, or by a given factor."""
+    """Tensor resized over its spatial dimensions.
+
+    - size, or scale_factor; mode: "nearest", "linear", "bilinear", "bicubic" or "trilinear"; align_corners; recompute_scale_factor.
+
+    >>> nn.Upsample(scale_factor=2)(flambeau.zeros(1, 1, 2, 3)).shape
+    torch.Size([1, 1, 4, 6])
+    """
 
     def __init__(
         self,
@@ -49,14 +55,26 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsampling of images by the nearest pixel."""
+    """Upsample with mode "nearest".
+
+    - size, or scale_factor.
+
+    >>> nn.UpsamplingNearest2d(scale_factor=2)(flambeau.zeros(1, 1, 2, 3)).shape
+    torch.Size([1, 1, 4, 6])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Bilinear upsampling of images with their corners aligned."""
+    """Upsample with mode "bilinear" and aligned corners.
+
+    - size, or scale_factor.
+
+    >>> nn.UpsamplingBilinear2d(scale_factor=2)(flambeau.zeros(1, 1, 2, 3)).shape
+    torch.Size([1, 1, 4, 6])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

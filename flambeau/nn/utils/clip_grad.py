@@ -21,7 +21,13 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The norm of all tensors as if they were one vector: the norm of their norms."""
+    """Norm of several tensors together.
+
+    - tensors; norm_type; error_if_nonfinite; foreach.
+
+    >>> nn.utils.get_total_norm([flambeau.tensor([3.0]), flambeau.tensor([4.0])])
+    tensor(5.)
+    """
     grads = _tensors(tensors)
     norm_type = float(norm_type)
     if not grads:
@@ -43,7 +49,16 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scales the gradients so that a total norm above max_norm becomes max_norm."""
+    """Scale gradients in place, given their norm.
+
+    - parameters; max_norm; total_norm: from get_total_norm; foreach.
+
+    >>> w = nn.Parameter(flambeau.zeros(2))
+    >>> w.grad = flambeau.tensor([3.0, 4.0])
+    >>> nn.utils.clip_grads_with_norm_([w], 1.0, flambeau.tensor(5.0))
+    >>> w.grad
+    tensor([0.6000, 0.8000])
+    """
     grads = [parameter.grad for parameter in _tensors(parameters) if parameter.grad is not None]
     if not grads:
         return
@@ -70,7 +85,19 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scales the parameters' gradients to a total norm of at most max_norm, in place; returns the norm before."""
+    """Scale gradients in place so that their norm together is at most max_norm.
+
+    - parameters; max_norm; norm_type; error_if_nonfinite; foreach.
+
+    Returns the norm before.
+
+    >>> w = nn.Parameter(flambeau.zeros(2))
+    >>> w.grad = flambeau.tensor([3.0, 4.0])
+    >>> nn.utils.clip_grad_norm_([w], 1.0)
+    tensor(5.)
+    >>> w.grad
+    tensor([0.6000, 0.8000])
+    """
     max_norm = max_norm if isinstance(max_norm, Tensor) else float(max_norm)
     if isinstance(parameters, Tensor):
         parameters = [parameters]
@@ -98,7 +125,16 @@ def clip_grad_norm(
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
-    """Limits each element of the gradients to [-clip_value, clip_value], in place."""
+    """Clamp gradients in place to [-clip_value, clip_value].
+
+    - parameters; clip_value; foreach.
+
+    >>> w = nn.Parameter(flambeau.zeros(2))
+    >>> w.grad = flambeau.tensor([3.0, -0.5])
+    >>> nn.utils.clip_grad_value_([w], 1.0)
+    >>> w.grad
+    tensor([ 1.0000, -0.5000])
+    """
     limit = float(clip_value)
     grads = [parameter.grad for parameter in _tensors(parameters) if parameter.grad is not None]
     if grads:

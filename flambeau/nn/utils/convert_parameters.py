@@ -11,7 +11,13 @@ __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All parameters, flattened and joined."""
+    """All parameters as one vector.
+
+    - parameters: an iterable.
+
+    >>> nn.utils.parameters_to_vector([flambeau.ones(2), flambeau.zeros(1, 2)])
+    tensor([1., 1., 0., 0.])
+    """
     parts: list[Tensor] = []
     for parameter in parameters:
         if parts and parameter.device != parts[0].device:
@@ -23,7 +29,15 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Makes each parameter a view of its part of a vector."""
+    """The parts of a vector written into parameters.
+
+    - vec: the vector; parameters: an iterable.
+
+    >>> w = nn.Parameter(flambeau.zeros(2))
+    >>> nn.utils.vector_to_parameters(flambeau.tensor([1.0, 2.0]), [w])
+    >>> w.detach()
+    tensor([1., 2.])
+    """
     if not isinstance(vec, Tensor):
         raise TypeError(f"[vector_to_parameters] expected a Tensor, got {type(vec).__name__}")
     start = 0

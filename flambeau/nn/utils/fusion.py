@@ -50,12 +50,24 @@ def _fold(layer: Any, bn: Any, dim: int) -> Any:
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A convolution that does what both did."""
+    """A convolution and a batch norm in evaluation as one convolution.
+
+    - conv, bn: the modules; transpose: of a transposed convolution.
+
+    >>> nn.utils.fuse_conv_bn_eval(nn.Conv2d(1, 2, 3).eval(), nn.BatchNorm2d(2).eval())
+    Conv2d(1, 2, kernel_size=(3, 3), stride=(1, 1))
+    """
     return _fold(conv, bn, 1 if transpose else 0)
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A linear layer that does what both did."""
+    """A linear layer and a batch norm in evaluation as one linear layer.
+
+    - linear, bn: the modules.
+
+    >>> nn.utils.fuse_linear_bn_eval(nn.Linear(2, 3).eval(), nn.BatchNorm1d(3).eval())
+    Linear(in_features=2, out_features=3, bias=True)
+    """
     if linear.out_features != bn.num_features and bn.num_features != 1:
         raise AssertionError(
             f"[fuse_linear_bn_eval] expected as many features as outputs, got {bn.num_features} for {linear.out_features}"

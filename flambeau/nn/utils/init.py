@@ -9,7 +9,13 @@ from flambeau.nn.modules.module import Module
 
 
 def skip_init(module_cls: type, *args: Any, **kwargs: Any) -> Module:
-    """A module with parameters of undefined values, on the given device."""
+    """A module whose parameters are not initialized.
+
+    - module_cls: its class; args, kwargs: of its constructor.
+
+    >>> nn.utils.skip_init(nn.Linear, 2, 3)
+    Linear(in_features=2, out_features=3, bias=True)
+    """
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"[skip_init] expected a class of modules, got {module_cls}")
     if "device" not in signature(module_cls).parameters:

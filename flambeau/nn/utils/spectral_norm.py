@@ -156,7 +156,13 @@ class SpectralNormStateDictHook:
 def spectral_norm(
     module: Any, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Any:
-    """Divides a weight by its largest singular value before each forward."""
+    """A weight divided by its largest singular value, found by power iteration.
+
+    - module; name; n_power_iterations; eps; dim.
+
+    >>> nn.utils.spectral_norm(nn.Linear(2, 3)).weight_orig.shape
+    torch.Size([3, 2])
+    """
     if dim is None:
         transposed = fl.nn.ConvTranspose1d, fl.nn.ConvTranspose2d, fl.nn.ConvTranspose3d
         dim = 1 if isinstance(module, transposed) else 0
@@ -165,7 +171,13 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
-    """Makes the weight a parameter of its own again."""
+    """The weight of spectral_norm as a plain parameter again.
+
+    - module; name.
+
+    >>> nn.utils.remove_spectral_norm(nn.utils.spectral_norm(nn.Linear(2, 3)))
+    Linear(in_features=2, out_features=3, bias=True)
+    """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, SpectralNorm) and hook.name == name:
             hook.remove(module)

@@ -55,7 +55,15 @@ class WeightNorm:
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Writes a weight by its lengths along a dimension and its directions. Deprecated: see `parametrizations`."""
+    """A weight as a direction and a length, which are learned instead.
+
+    - module; name: of the parameter; dim: kept by the lengths.
+
+    `nn.utils.parametrizations.weight_norm` is its successor.
+
+    >>> nn.utils.weight_norm(nn.Linear(2, 3)).weight_g.shape
+    torch.Size([3, 1])
+    """
     warnings.warn(
         "nn.utils.weight_norm is deprecated; use nn.utils.parametrizations.weight_norm", FutureWarning, stacklevel=2
     )
@@ -64,7 +72,13 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 
 
 def remove_weight_norm(module: Any, name: str = "weight") -> Any:
-    """Makes the weight a parameter of its own again."""
+    """The weight of weight_norm as a plain parameter again.
+
+    - module; name.
+
+    >>> nn.utils.remove_weight_norm(nn.utils.weight_norm(nn.Linear(2, 3)))
+    Linear(in_features=2, out_features=3, bias=True)
+    """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, WeightNorm) and hook.name == name:
             hook.remove(module)

@@ -46,7 +46,16 @@ def _refuse(text: str) -> ValueError:
 
 
 class DataLoader(Generic[_T_co]):
-    """An iterable of the batches of a dataset."""
+    """An iterable of the batches of a dataset.
+
+    - dataset; batch_size: None for single items; shuffle, sampler, batch_sampler: the order; drop_last: the batch that is not full.
+    - num_workers: processes that load; prefetch_factor, persistent_workers, worker_init_fn, multiprocessing_context, timeout, in_order.
+    - collate_fn: joins items into a batch; pin_memory: for quick copies to a device; generator.
+
+    >>> loader = flambeau.utils.data.DataLoader(range(5), batch_size=2)
+    >>> [batch.tolist() for batch in loader]
+    [[0, 1], [2, 3], [4]]
+    """
 
     dataset: Dataset[_T_co]
     batch_size: int | None

@@ -17,7 +17,16 @@ _T = TypeVar("_T")
 
 
 class Dataset(Generic[T_co]):
-    """Samples by index. Subclasses define `__getitem__` and usually `__len__`; `__getitems__` fetches many at once."""
+    """Base class of datasets whose items are found by an index: write `__getitem__` and `__len__`.
+
+    >>> class Squares(flambeau.utils.data.Dataset):
+    ...     def __getitem__(self, index):
+    ...         return index**2
+    ...     def __len__(self):
+    ...         return 3
+    >>> Squares()[2]
+    4
+    """
 
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(
@@ -29,7 +38,14 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
-    """A stream of samples. Each worker process of a loader iterates its own copy."""
+    """Base class of datasets that are a stream of items: write `__iter__`.
+
+    >>> class Count(flambeau.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(3))
+    >>> list(flambeau.utils.data.DataLoader(Count(), batch_size=2))
+    [tensor([0, 1]), tensor([2])]
+    """
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(
@@ -41,7 +57,13 @@ class IterableDataset(Dataset[T_co], Iterable[T_co]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """Samples are the rows of tensors of equal length."""
+    """Rows of several tensors of the same length.
+
+    - tensors: the tensors; item i is a tuple of their rows i.
+
+    >>> flambeau.utils.data.TensorDataset(flambeau.arange(3), flambeau.arange(3) * 10)[1]
+    (tensor(1), tensor(10))
+    """
 
     tensors: tuple[Tensor, ...]
 
@@ -60,7 +82,13 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class StackDataset(Dataset[Any]):
-    """Samples are tuples, or dicts, of the samples of several datasets."""
+    """Items of several datasets together, as tuples or dicts.
+
+    - args, or kwargs: the datasets.
+
+    >>> flambeau.utils.data.StackDataset(a=[1, 2], b=[3, 4])[1]
+    {'a': 2, 'b': 4}
+    """
 
     datasets: Any
 
@@ -100,7 +128,13 @@ def _samples(dataset: Any, indices: list[Any]) -> list[Any]:
 
 
 class ConcatDataset(Dataset[T_co]):
-    """Datasets one after another."""
+    """Datasets one after the other.
+
+    - datasets: the datasets.
+
+    >>> len(flambeau.utils.data.ConcatDataset([[1, 2], [3]]))
+    3
+    """
 
     datasets: list[Dataset[T_co]]
     cumulative_sizes: list[int]
@@ -135,7 +169,16 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset[Any]):
-    """Streams one after another."""
+    """Streams of items one after the other.
+
+    - datasets: iterable datasets.
+
+    >>> class Count(flambeau.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(2))
+    >>> list(flambeau.utils.data.ChainDataset([Count(), Count()]))
+    [0, 1, 0, 1]
+    """
 
     def __init__(self, datasets: Iterable[Dataset[Any]]) -> None:
         super().__init__()
@@ -156,7 +199,13 @@ class ChainDataset(IterableDataset[Any]):
 
 
 class Subset(Dataset[T_co]):
-    """Some samples of a dataset, by their indices."""
+    """Some items of a dataset.
+
+    - dataset; indices: which.
+
+    >>> flambeau.utils.data.Subset([10, 20, 30], [2, 0])[0]
+    30
+    """
 
     dataset: Dataset[T_co]
     indices: Sequence[int]
@@ -182,7 +231,13 @@ class Subset(Dataset[T_co]):
 def random_split(
     dataset: Dataset[_T], lengths: Sequence[int | float], generator: Any = default_generator
 ) -> list[Subset[_T]]:
-    """Subsets of given lengths, or fractions that add up to one, with the samples dealt out at random."""
+    """A dataset divided at random into parts.
+
+    - dataset; lengths: of the parts, or their shares; generator.
+
+    >>> [len(part) for part in flambeau.utils.data.random_split(range(10), [0.7, 0.3])]
+    [7, 3]
+    """
     total = len(dataset)  # type: ignore[arg-type]
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         if any(not 0 <= fraction <= 1 for fraction in lengths):

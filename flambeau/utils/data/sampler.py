@@ -17,7 +17,14 @@ _CHUNK = 32  # permutations drawn at a time when sampling beyond the data
 
 
 class Sampler(Generic[_T_co]):
-    """An iterable of indices, or of lists of indices."""
+    """Base class of orders: write `__iter__`, which gives the indices.
+
+    >>> class Backwards(flambeau.utils.data.Sampler):
+    ...     def __iter__(self):
+    ...         return iter([2, 1, 0])
+    >>> list(flambeau.utils.data.DataLoader([10, 20, 30], sampler=Backwards(), batch_size=None))
+    [30, 20, 10]
+    """
 
     def __init__(self, data_source: Any = None) -> None: ...
 
@@ -47,7 +54,13 @@ def _seeded(generator: Any) -> Any:
 
 
 class SequentialSampler(Sampler[int]):
-    """From the first sample to the last."""
+    """Indices in order.
+
+    - data_source: the dataset.
+
+    >>> list(flambeau.utils.data.SequentialSampler([7, 8, 9]))
+    [0, 1, 2]
+    """
 
     def __init__(self, data_source: Sized) -> None:
         self.data_source = data_source
@@ -60,7 +73,13 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """In random order, with or without replacement."""
+    """Indices in random order.
+
+    - data_source: the dataset; replacement: whether an index can come twice; num_samples; generator.
+
+    >>> sorted(flambeau.utils.data.RandomSampler([7, 8, 9]))
+    [0, 1, 2]
+    """
 
     def __init__(
         self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, generator: Any = None
@@ -93,7 +112,13 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """Given indices in random order."""
+    """Given indices in random order.
+
+    - indices; generator.
+
+    >>> sorted(flambeau.utils.data.SubsetRandomSampler([4, 2]))
+    [2, 4]
+    """
 
     def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
         self.indices = indices
@@ -108,7 +133,13 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Indices drawn with given weights."""
+    """Indices drawn with given weights.
+
+    - weights: of the indices; num_samples; replacement; generator.
+
+    >>> list(flambeau.utils.data.WeightedRandomSampler([0.0, 1.0], 2))
+    [1, 1]
+    """
 
     def __init__(
         self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Any = None
@@ -134,7 +165,13 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Lists of the indices of another sampler."""
+    """Lists of indices of another sampler.
+
+    - sampler; batch_size; drop_last: the list that is not full.
+
+    >>> list(flambeau.utils.data.BatchSampler(range(5), 2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
 
     def __init__(self, sampler: Sampler[int] | Iterable[int], batch_size: int, drop_last: bool) -> None:
         _need_count("BatchSampler", "batch_size", batch_size)

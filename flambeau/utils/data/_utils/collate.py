@@ -19,7 +19,14 @@ def _is_array(value: Any) -> bool:
 
 
 def default_convert(data: Any) -> Any:
-    """Arrays as tensors; everything else as it is."""
+    """Arrays inside of containers as tensors.
+
+    - data: an array, or containers of them.
+
+    >>> import numpy
+    >>> flambeau.utils.data.default_convert([numpy.zeros(2)])
+    [tensor([0., 0.], dtype=torch.float64)]
+    """
     kind = type(data)
     if isinstance(data, Tensor):
         return data
@@ -149,7 +156,13 @@ def _learn_numpy() -> None:
 
 
 def default_collate(batch: Any) -> Any:
-    """A batch from a list of samples: tensors are stacked, numbers become tensors, structures keep their shape."""
+    """Items joined into a batch: tensors, arrays and numbers are stacked, containers item by item.
+
+    - batch: a list of items.
+
+    >>> flambeau.utils.data.default_collate([{"x": 1}, {"x": 2}])
+    {'x': tensor([1, 2])}
+    """
     if not _numpy_known:
         _learn_numpy()
     return collate(batch, collate_fn_map=default_collate_fn_map)

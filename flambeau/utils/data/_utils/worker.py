@@ -37,7 +37,11 @@ _worker_info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """About the worker this is called in; None in the process that made the loader."""
+    """What a worker process of a DataLoader is: id, num_workers, seed, dataset; None in the main process.
+
+    >>> flambeau.utils.data.get_worker_info() is None
+    True
+    """
     return _worker_info
 
 
