@@ -37,8 +37,6 @@ RENAMED = {
     "autograd.variable": "autograd",
     "fx.passes.utils.matcher_utils": "fx._matcher",
     "fx.passes.utils.ordering": "fx._ordering",
-    "jit._script": "jit",
-    "jit._trace": "jit",
     "nn.intrinsic": "ao.nn.intrinsic",
     "nn.quantized": "ao.nn.quantized",
     "quantization": "ao.quantization",

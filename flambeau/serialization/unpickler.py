@@ -339,7 +339,7 @@ class SafeUnpickler:
         self._result: Any = _MARK
 
     def load(self) -> Any:
-        data, operations = self._data, _OPERATIONS
+        data, operations = self._data, self.operations()
         try:
             while self._result is _MARK:
                 operation = operations[data[self._at]]
@@ -353,6 +353,10 @@ class SafeUnpickler:
                 f"{type(error).__name__}: {error}"
             ) from error
         return self._result
+
+    def operations(self) -> Any:
+        """What each opcode does."""
+        return _OPERATIONS
 
     @property
     def position(self) -> int:

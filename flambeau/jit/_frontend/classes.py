@@ -1,0 +1,214 @@
+"""Classes in scripts: `jit.script` on a class, interfaces, and the context managers that scripts know."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import types
+from typing import Any
+
+from flambeau.jit import _types as T
+from flambeau.jit._frontend.annotations import qualified_name
+from flambeau.jit._frontend.callables import EXPORT, IGNORE, UNUSED, modifier, unique_name
+from flambeau.jit._functions import Function
+from flambeau.jit._schemas import Argument, Signature
+
+_classes: dict[type, T.ClassType] = {}
+
+
+def compiled_class(cls: type) -> T.ClassType | None:
+    return _classes.get(cls)
+
+
+def script_class(cls: type) -> T.ClassType:
+    """The type of a Python class, compiled when it is first seen."""
+    found = _classes.get(cls)
+    if found is not None:
+        return found
+    own_scripted = getattr(cls, "_script_class_type", None)
+    if isinstance(own_scripted, T.ClassType):
+        return own_scripted
+    if cls.__module__ in ("builtins", "typing", "types") or not _has_source(cls):
+        raise TypeError(f"Unknown type annotation: '{cls.__name__}'")
+    if issubclass(cls, BaseException):
+        raise TypeError(f"Exception class {cls.__name__} is not a type of TorchScript")
+    special = _context_manager(cls)
+    if special is not None:
+        _classes[cls] = special
+        return special
+    bases = [b for b in cls.__mro__[1:] if b is not object]
+    if bases:
+        raise RuntimeError(f"[jit.script] expected a class that does not inherit, got {cls.__name__} with the base {bases[0].__name__}: TorchScript classes do not support inheritance yet")
+    kind = T.ClassType(unique_name(qualified_name(cls)))
+    kind.python = cls
+    _classes[cls] = kind
+    try:
+        _fill(kind, cls)
+    except Exception:
+        _classes.pop(cls, None)
+        raise
+    return kind
+
+
+def _has_source(cls: type) -> bool:
+    try:
+        inspect.getsource(cls)
+    except (OSError, TypeError):
+        return False
+    return True
+
+
+def _fill(kind: T.ClassType, cls: type) -> None:
+    from flambeau.jit._frontend.source import read_function
+
+    members = dict(vars(cls))
+    if "__dataclass_fields__" in members:
+        members.update(_dataclass_methods(cls, members))
+    for name, member in members.items():
+        if isinstance(member, staticmethod):
+            from flambeau.jit._frontend.callables import compile_function
+
+            kind.static_methods[name] = compile_function(member.__func__)
+        elif isinstance(member, property) and member.fget is not None:
+            _add_property(kind, cls, name, member)
+        elif isinstance(member, types.FunctionType) and modifier(member) not in (IGNORE, UNUSED):
+            kind.methods[name] = _method(kind, cls, name, member)
+    constructor = kind.methods.get("__init__")
+    for name, annotation in members.get("__annotations__", {}).items():
+        from flambeau.jit._frontend.annotations import type_of
+
+        if not isinstance(annotation, str):
+            try:
+                kind.attributes.setdefault(name, type_of(annotation))
+            except TypeError:
+                continue
+    if constructor is not None:
+        constructor.prepare = lambda emitter: _declare_attributes(emitter, kind)
+        constructor.ensure()
+    for method in list(kind.methods.values()):
+        method.ensure()
+    del read_function
+
+
+def _declare_attributes(emitter: Any, kind: T.ClassType) -> None:
+    emitter.in_constructor, emitter.declaring = True, kind
+    emitter.result_type = T.NONE
+
+
+def _resolver_extra(cls: type) -> Any:
+    def extra(name: str) -> Any:
+        return cls if name == cls.__name__ else None
+
+    return extra
+
+
+def _method(kind: T.ClassType, cls: type, name: str, member: Any) -> Function:
+    from flambeau.jit._frontend.callables import declared_signature
+    from flambeau.jit._frontend.source import read_function
+
+    def declare() -> Any:
+        declaration = read_function(member, kind, _resolver_extra(cls))
+        if declaration.result is not None:
+            method.schema = declared_signature(declaration)
+        return declaration
+
+    method = Function(f"{kind.name}.{name}", declare, member)
+    return method
+
+
+def _add_property(kind: T.ClassType, cls: type, name: str, member: property) -> None:
+    if modifier(member.fget) in (IGNORE, UNUSED) or name in getattr(cls, "__jit_unused_properties__", ()):
+        return
+    getter = _method(kind, cls, f"__{name}_getter", member.fget)
+    kind.methods[f"__{name}_getter"] = getter
+    setter = None
+    if member.fset is not None:
+        setter = kind.methods[f"__{name}_setter"] = _method(kind, cls, f"__{name}_setter", member.fset)
+    kind.properties[name] = (getter, setter)
+
+
+def _dataclass_methods(cls: type, members: dict[str, Any]) -> dict[str, Any]:
+    """Methods that `dataclass` made without source, written out."""
+    import dataclasses
+    import linecache
+
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    names = {f"_type_{f.name}": f.type for f in fields}
+    names |= {f"_default_{f.name}": f.default for f in fields if f.default is not dataclasses.MISSING}
+    heads, body = [], []
+    for field in fields:
+        head = f"{field.name}: _type_{field.name}"
+        if field.default is not dataclasses.MISSING:
+            head += f" = _default_{field.name}"
+        heads.append(head)
+        body.append(f"    self.{field.name} = {field.name}")
+    if "__post_init__" in members:
+        body.append("    self.__post_init__()")
+    texts = {"__init__": f"def __init__(self, {', '.join(heads)}) -> None:\n" + "\n".join(body or ["    pass"]) + "\n"}
+    compared = [f for f in fields if f.compare]
+    for method, op in (("__eq__", "=="),):
+        if getattr(cls, "__dataclass_params__").eq:
+            tests = " and ".join(f"self.{f.name} {op} other.{f.name}" for f in compared) or "True"
+            texts[method] = f"def {method}(self, other: {cls.__name__}) -> bool:\n    return {tests}\n"
+    made: dict[str, Any] = {}
+    for name, text in texts.items():
+        file = f"<dataclass {cls.__qualname__}.{name} {id(cls)}>"
+        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+        scope: dict[str, Any] = {**names, cls.__name__: cls}
+        exec(compile(text, file, "exec"), scope)
+        made[name] = scope[name]
+    return made
+
+
+# ---------------------------------------------------------------------------------------------- context managers
+
+
+def _context_manager(cls: type) -> T.ClassType | None:
+    """`torch.no_grad()` and the like as classes whose methods are Python's."""
+    import flambeau
+
+    known = {flambeau.no_grad: "no_grad", flambeau.enable_grad: "enable_grad", flambeau.inference_mode: "inference_mode"}
+    name = known.get(cls)
+    modules = {"no_grad": "torch.autograd.grad_mode", "enable_grad": "torch.autograd.grad_mode", "inference_mode": "torch.autograd.grad_mode"}
+    if name is not None:
+        return grad_mode_class(f"__torch__.{modules[name]}.{name}", name)
+    if cls.__name__ in ("record_function",) and cls.__module__.startswith(("flambeau", "torch")):
+        from flambeau.jit._library import library_class
+
+        return library_class("record_function")
+    return None
+
+
+def grad_mode_class(full: str, name: str) -> T.ClassType:
+    from flambeau.jit._library import library_class
+
+    kind = library_class(name)
+    kind.name = full
+    return kind
+
+
+# ---------------------------------------------------------------------------------------------- interfaces
+
+
+def make_interface(cls: type) -> T.InterfaceType:
+    """The type of a class that `jit.interface` decorates: its methods' signatures."""
+    from flambeau.jit._frontend.source import read_function
+    from flambeau.nn import Module
+
+    kind = T.InterfaceType(unique_name(qualified_name(cls)), issubclass(cls, Module))
+    for name, member in vars(cls).items():
+        if not isinstance(member, types.FunctionType):
+            continue
+        declaration = read_function(member, kind)
+        arguments = [Argument(p.name, p.kind or T.TENSOR) for p in declaration.parameters]
+        kind.methods[name] = Signature(name, "", arguments, [Argument("", declaration.result or T.TENSOR)])
+    return kind
+
+
+def source_of(cls: type) -> ast.ClassDef:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    return next(n for n in ast.walk(tree) if isinstance(n, ast.ClassDef))
+
+
+__all__ = ["EXPORT", "compiled_class", "grad_mode_class", "make_interface", "script_class"]

@@ -1,0 +1,65 @@
+"""What scripts call besides operators: `nn.functional` and the layers of `nn`, written in the language of scripts.
+
+The functions of the package itself are native or use what TorchScript lacks; these are their definitions in terms of ATen's operators, so that a scripted
+model consists of nothing else. Functions are found by the name a program uses, forward methods by the class of the layer.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from flambeau.jit import _types as T
+
+
+@functools.cache
+def library_function(key: str) -> Any:
+    """The compiled function for `functional.relu`, `init.zeros_` or `torch.norm`; None if there is none."""
+    from flambeau.jit._frontend.callables import compile_function
+
+    space, _, name = key.partition(".")
+    if space == "functional":
+        from flambeau.jit._library import attention, functional, losses, resizing
+
+        found = next((getattr(m, name) for m in (functional, losses, attention, resizing) if name in m.__all__), None)
+        prefix = "__torch__.torch.nn.functional"
+    elif space == "torch":
+        from flambeau.jit._library import tensors as module
+
+        found = getattr(module, name) if name in module.__all__ else None
+        prefix = "__torch__.torch.functional"
+    else:
+        return None
+    if found is None:
+        return None
+    found._jit_override_qualname = f"{prefix}.{name}"
+    return compile_function(found)
+
+
+def library_functions(key: str) -> list[Any]:
+    """A function and its other overload, if it has one."""
+    return [f for f in (library_function(key), library_function(f"{key}__1")) if f is not None]
+
+
+def library_forward(cls: type, name: str) -> Any:
+    """The method of one of our own layers as a script can be compiled from; None to take the layer's own."""
+    if not cls.__module__.startswith("flambeau.nn."):
+        return None
+    from flambeau.jit._library import layers, recurrent
+
+    for module in (layers, recurrent):
+        holder = getattr(module, cls.__name__, None)
+        if isinstance(holder, type) and holder.__module__ == module.__name__:
+            found = getattr(holder, name, None)
+            if found is not None and name in {n for base in holder.__mro__[:-1] for n in vars(base)}:
+                return found
+    return None
+
+
+@functools.cache
+def library_class(name: str) -> T.ClassType:
+    """`no_grad` and other context managers as compiled classes."""
+    from flambeau.jit._frontend.classes import script_class
+    from flambeau.jit._library import contexts
+
+    return script_class(getattr(contexts, name))

@@ -1,0 +1,149 @@
+"""Attention of `nn.functional` in the language of scripts."""
+
+from typing import Optional, Tuple  # noqa: UP035
+
+import flambeau
+from flambeau import Tensor
+
+aten = flambeau.ops.aten
+torch = flambeau
+
+__all__ = ["multi_head_attention_forward"]
+
+
+def _additive(mask: Tensor, like: Tensor) -> Tensor:
+    if mask.dtype == torch.bool:
+        return torch.zeros_like(mask, dtype=like.dtype).masked_fill_(mask, float("-inf"))
+    return mask
+
+
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Optional[Tensor],
+    in_proj_bias: Optional[Tensor],
+    bias_k: Optional[Tensor],
+    bias_v: Optional[Tensor],
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Optional[Tensor],
+    training: bool = True,
+    key_padding_mask: Optional[Tensor] = None,
+    need_weights: bool = True,
+    attn_mask: Optional[Tensor] = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Optional[Tensor] = None,
+    k_proj_weight: Optional[Tensor] = None,
+    v_proj_weight: Optional[Tensor] = None,
+    static_k: Optional[Tensor] = None,
+    static_v: Optional[Tensor] = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> Tuple[Tensor, Optional[Tensor]]:
+    is_batched = query.dim() == 3
+    if not is_batched:
+        query = query.unsqueeze(1)
+        key = key.unsqueeze(1)
+        value = value.unsqueeze(1)
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
+    tgt_len, bsz, embed_dim = query.size(0), query.size(1), query.size(2)
+    assert embed_dim == embed_dim_to_check, f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}"
+    head_dim = embed_dim // num_heads
+    if use_separate_proj_weight:
+        assert q_proj_weight is not None and k_proj_weight is not None and v_proj_weight is not None
+        if in_proj_bias is not None:
+            b_q, b_k, b_v = in_proj_bias.chunk(3)
+            q = aten.linear(query, q_proj_weight, b_q)
+            k = aten.linear(key, k_proj_weight, b_k)
+            v = aten.linear(value, v_proj_weight, b_v)
+        else:
+            q = aten.linear(query, q_proj_weight)
+            k = aten.linear(key, k_proj_weight)
+            v = aten.linear(value, v_proj_weight)
+    else:
+        assert in_proj_weight is not None
+        w_q, w_k, w_v = in_proj_weight.chunk(3)
+        if in_proj_bias is not None:
+            b_q, b_k, b_v = in_proj_bias.chunk(3)
+            q = aten.linear(query, w_q, b_q)
+            k = aten.linear(key, w_k, b_k)
+            v = aten.linear(value, w_v, b_v)
+        else:
+            q = aten.linear(query, w_q)
+            k = aten.linear(key, w_k)
+            v = aten.linear(value, w_v)
+    if attn_mask is not None:
+        attn_mask = _additive(attn_mask, q)
+        if attn_mask.dim() == 2:
+            attn_mask = attn_mask.unsqueeze(0)
+    if bias_k is not None and bias_v is not None:
+        k = torch.cat([k, bias_k.repeat(1, bsz, 1)])
+        v = torch.cat([v, bias_v.repeat(1, bsz, 1)])
+        if attn_mask is not None:
+            attn_mask = aten.pad(attn_mask, [0, 1])
+        if key_padding_mask is not None:
+            key_padding_mask = aten.pad(key_padding_mask, [0, 1])
+    q = q.view(tgt_len, bsz * num_heads, head_dim).transpose(0, 1)
+    if static_k is None:
+        k = k.view(k.size(0), bsz * num_heads, head_dim).transpose(0, 1)
+    else:
+        k = static_k
+    if static_v is None:
+        v = v.view(v.size(0), bsz * num_heads, head_dim).transpose(0, 1)
+    else:
+        v = static_v
+    if add_zero_attn:
+        k = torch.cat([k, torch.zeros([bsz * num_heads, 1, head_dim], dtype=k.dtype, device=k.device)], dim=1)
+        v = torch.cat([v, torch.zeros([bsz * num_heads, 1, head_dim], dtype=v.dtype, device=v.device)], dim=1)
+        if attn_mask is not None:
+            attn_mask = aten.pad(attn_mask, [0, 1])
+        if key_padding_mask is not None:
+            key_padding_mask = aten.pad(key_padding_mask, [0, 1])
+    src_len = k.size(1)
+    if key_padding_mask is not None:
+        padding = _additive(key_padding_mask, q).view(bsz, 1, 1, src_len).expand(-1, num_heads, -1, -1).reshape(bsz * num_heads, 1, src_len)
+        if attn_mask is None:
+            attn_mask = padding
+        else:
+            attn_mask = attn_mask + padding
+    if not training:
+        dropout_p = 0.0
+    if need_weights:
+        q_scaled = q * (1.0 / float(head_dim)) ** 0.5
+        if attn_mask is not None:
+            weights = torch.baddbmm(attn_mask, q_scaled, k.transpose(-2, -1))
+        else:
+            weights = torch.bmm(q_scaled, k.transpose(-2, -1))
+        weights = weights.softmax(-1)
+        if dropout_p > 0.0:
+            weights = aten.dropout(weights, dropout_p, True)
+        output = torch.bmm(weights, v).transpose(0, 1).contiguous().view(tgt_len * bsz, embed_dim)
+        output = aten.linear(output, out_proj_weight, out_proj_bias)
+        output = output.view(tgt_len, bsz, output.size(1))
+        weights = weights.view(bsz, num_heads, tgt_len, src_len)
+        if average_attn_weights:
+            weights = weights.mean(dim=1)
+        if not is_batched:
+            output = output.squeeze(1)
+            weights = weights.squeeze(0)
+        return output, weights
+    if attn_mask is not None:
+        if attn_mask.size(0) == 1 and attn_mask.dim() == 3:
+            attn_mask = attn_mask.unsqueeze(0)
+        else:
+            attn_mask = attn_mask.view(bsz, num_heads, -1, src_len)
+    q = q.view(bsz, num_heads, tgt_len, head_dim)
+    k = k.view(bsz, num_heads, src_len, head_dim)
+    v = v.view(bsz, num_heads, src_len, head_dim)
+    output = aten.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal and attn_mask is None)
+    output = output.permute(2, 0, 1, 3).contiguous().view(bsz * tgt_len, embed_dim)
+    output = aten.linear(output, out_proj_weight, out_proj_bias)
+    output = output.view(tgt_len, bsz, output.size(1))
+    if not is_batched:
+        output = output.squeeze(1)
+    return output, None

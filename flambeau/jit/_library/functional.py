@@ -1,0 +1,558 @@
+"""`nn.functional` in the language of scripts: activations, normalisation, pooling, convolutions and the like."""
+
+from typing import List, Optional, Tuple  # noqa: UP035
+
+import flambeau
+from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
+from flambeau import Tensor
+
+aten = flambeau.ops.aten
+
+__all__ = [
+    "relu", "relu6", "elu", "selu", "celu", "leaky_relu", "prelu", "rrelu", "hardtanh", "hardswish", "hardsigmoid", "hardshrink", "softshrink",
+    "softplus", "softsign", "tanhshrink", "logsigmoid", "silu", "mish", "gelu", "glu", "sigmoid", "tanh", "threshold", "softmax", "softmin", "log_softmax",
+    "gumbel_softmax", "dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "batch_norm", "instance_norm", "layer_norm",
+    "group_norm", "rms_norm", "local_response_norm", "normalize", "linear", "bilinear", "embedding", "embedding_bag", "one_hot", "pad", "unfold", "fold",
+    "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "lp_pool1d", "lp_pool2d", "max_unpool2d", "cosine_similarity", "pairwise_distance",
+    "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "_verify_batch_size",
+]  # fmt: skip
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = aten.relu_(input)
+    else:
+        result = aten.relu(input)
+    return result
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = aten.relu6_(input)
+    else:
+        result = aten.relu6(input)
+    return result
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = aten.elu_(input, alpha)
+    else:
+        result = aten.elu(input, alpha)
+    return result
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = aten.selu_(input)
+    else:
+        result = aten.selu(input)
+    return result
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = aten.celu_(input, alpha)
+    else:
+        result = aten.celu(input, alpha)
+    return result
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = aten.leaky_relu_(input, negative_slope)
+    else:
+        result = aten.leaky_relu(input, negative_slope)
+    return result
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    return aten.prelu(input, weight)
+
+
+def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = aten.rrelu_(input, lower, upper, training)
+    else:
+        result = aten.rrelu(input, lower, upper, training)
+    return result
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = aten.hardtanh_(input, min_val, max_val)
+    else:
+        result = aten.hardtanh(input, min_val, max_val)
+    return result
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        return aten.hardswish_(input)
+    return aten.hardswish(input)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        return aten.hardsigmoid_(input)
+    return aten.hardsigmoid(input)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    return aten.hardshrink(input, lambd)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    return aten.softshrink(input, lambd)
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    return aten.softplus(input, beta, threshold)
+
+
+def softsign(input: Tensor) -> Tensor:
+    return input / (input.abs() + 1)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    return input - input.tanh()
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    return aten.log_sigmoid(input)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        return aten.silu_(input)
+    return aten.silu(input)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace:
+        return aten.mish_(input)
+    return aten.mish(input)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    return aten.gelu(input, approximate=approximate)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    return aten.glu(input, dim)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    return input.sigmoid()
+
+
+def tanh(input: Tensor) -> Tensor:
+    return input.tanh()
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    if inplace:
+        result = aten.threshold_(input, threshold, value)
+    else:
+        result = aten.threshold(input, threshold, value)
+    return result
+
+
+def _softmax_dim(ndim: int) -> int:
+    if ndim == 0 or ndim == 1 or ndim == 3:
+        ret = 0
+    else:
+        ret = 1
+    return ret
+
+
+def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
+    if dim is None:
+        dim = _softmax_dim(input.dim())
+    if dtype is None:
+        ret = input.softmax(dim)
+    else:
+        ret = input.softmax(dim, dtype=dtype)
+    return ret
+
+
+def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
+    if dim is None:
+        dim = _softmax_dim(input.dim())
+    if dtype is None:
+        ret = (-input).softmax(dim)
+    else:
+        ret = (-input).softmax(dim, dtype=dtype)
+    return ret
+
+
+def log_softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
+    if dim is None:
+        dim = _softmax_dim(input.dim())
+    if dtype is None:
+        ret = input.log_softmax(dim)
+    else:
+        ret = input.log_softmax(dim, dtype=dtype)
+    return ret
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    gumbels = -torch.empty_like(logits).exponential_().log()
+    y_soft = ((logits + gumbels) / tau).softmax(dim)
+    if hard:
+        index = y_soft.max(dim, keepdim=True)[1]
+        y_hard = torch.zeros_like(logits).scatter_(dim, index, 1.0)
+        ret = y_hard - y_soft.detach() + y_soft
+    else:
+        ret = y_soft
+    return ret
+
+
+def _check_probability(p: float) -> None:
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    _check_probability(p)
+    if inplace:
+        result = aten.dropout_(input, p, training)
+    else:
+        result = aten.dropout(input, p, training)
+    return result
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    _check_probability(p)
+    if inplace:
+        result = aten.alpha_dropout_(input, p, training)
+    else:
+        result = aten.alpha_dropout(input, p, training)
+    return result
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    _check_probability(p)
+    batched = input.dim() == 3
+    if not batched:
+        input = input.unsqueeze(0)
+    result = aten.feature_dropout(input, p, training)
+    if not batched:
+        result = result.squeeze(0)
+    return result
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    _check_probability(p)
+    if inplace:
+        result = aten.feature_dropout_(input, p, training)
+    else:
+        result = aten.feature_dropout(input, p, training)
+    return result
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    _check_probability(p)
+    if inplace:
+        result = aten.feature_dropout_(input, p, training)
+    else:
+        result = aten.feature_dropout(input, p, training)
+    return result
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    _check_probability(p)
+    if inplace:
+        result = aten.feature_alpha_dropout_(input, p, training)
+    else:
+        result = aten.feature_alpha_dropout(input, p, training)
+    return result
+
+
+# ---------------------------------------------------------------------------------------------- normalisation
+
+
+def _verify_batch_size(size: List[int]) -> None:
+    size_prods = size[0]
+    for i in range(len(size) - 2):
+        size_prods *= size[i + 2]
+    if size_prods == 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {size}")
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Optional[Tensor],
+    running_var: Optional[Tensor],
+    weight: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
+    if training:
+        _verify_batch_size(input.size())
+    return aten.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Optional[Tensor] = None,
+    running_var: Optional[Tensor] = None,
+    weight: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Tensor:
+    return aten.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)
+
+
+def layer_norm(
+    input: Tensor, normalized_shape: List[int], weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, eps: float = 1e-05
+) -> Tensor:
+    return aten.layer_norm(input, normalized_shape, weight, bias, eps, True)
+
+
+def rms_norm(input: Tensor, normalized_shape: List[int], weight: Optional[Tensor] = None, eps: Optional[float] = None) -> Tensor:
+    return aten.rms_norm(input, normalized_shape, weight, eps)
+
+
+def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, eps: float = 1e-05) -> Tensor:
+    return aten.group_norm(input, num_groups, weight, bias, eps, True)
+
+
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    dim = input.dim()
+    div = input.mul(input)
+    if dim == 3:
+        div = div.unsqueeze(1)
+        div = aten.constant_pad_nd(div, [0, 0, size // 2, (size - 1) // 2], 0.0)
+        div = aten.avg_pool2d(div, [size, 1], [1, 1]).squeeze(1)
+    else:
+        sizes = input.size()
+        div = div.view([sizes[0], 1, sizes[1], sizes[2], -1])
+        div = aten.constant_pad_nd(div, [0, 0, 0, 0, size // 2, (size - 1) // 2], 0.0)
+        div = aten.avg_pool3d(div, [size, 1, 1], [1, 1, 1]).squeeze(1)
+        div = div.view(sizes)
+    div = div.mul(alpha).add(k).pow(beta)
+    return input / div
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    denom = input.norm(p, [dim], keepdim=True).clamp_min(eps).expand_as(input)
+    return input / denom
+
+
+# ---------------------------------------------------------------------------------------------- layers
+
+
+def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+    return aten.linear(input, weight, bias)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+    return aten.bilinear(input1, input2, weight, bias)
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: Optional[int] = None,
+    max_norm: Optional[float] = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    if padding_idx is not None:
+        if padding_idx > 0:
+            assert padding_idx < weight.size(0), "Padding_idx must be within num_embeddings"
+        elif padding_idx < 0:
+            assert padding_idx >= -weight.size(0), "Padding_idx must be within num_embeddings"
+            padding_idx = weight.size(0) + padding_idx
+    else:
+        padding_idx = -1
+    if max_norm is not None:
+        input = input.contiguous()
+        weight_ = aten.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+    return aten.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Optional[Tensor] = None,
+    max_norm: Optional[float] = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Optional[Tensor] = None,
+    include_last_offset: bool = False,
+    padding_idx: Optional[int] = None,
+) -> Tensor:
+    if input.dim() == 2:
+        offsets = torch.arange(0, input.numel(), input.size(1), dtype=input.dtype, device=input.device)
+        input = input.reshape(-1)
+        if per_sample_weights is not None:
+            per_sample_weights = per_sample_weights.reshape(-1)
+    if offsets is None:
+        raise ValueError("offsets has to be a 1D Tensor but got None")
+    if mode == "sum":
+        mode_enum = 0
+    elif mode == "mean":
+        mode_enum = 1
+    elif mode == "max":
+        mode_enum = 2
+    else:
+        raise ValueError("mode has to be one of sum, mean or max")
+    if max_norm is not None:
+        renormed = aten.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+    ret, a, b, c = aten.embedding_bag(weight, input, offsets, scale_grad_by_freq, mode_enum, sparse, per_sample_weights, include_last_offset, padding_idx)
+    return ret
+
+
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
+    return aten.one_hot(input, num_classes)
+
+
+def pad(input: Tensor, pad: List[int], mode: str = "constant", value: Optional[float] = None) -> Tensor:
+    return aten.pad(input, pad, mode, value)
+
+
+def unfold(input: Tensor, kernel_size: BroadcastingList2[int], dilation: BroadcastingList2[int] = 1, padding: BroadcastingList2[int] = 0, stride: BroadcastingList2[int] = 1) -> Tensor:
+    return aten.im2col(input, kernel_size, dilation, padding, stride)
+
+
+def fold(input: Tensor, output_size: BroadcastingList2[int], kernel_size: BroadcastingList2[int], dilation: BroadcastingList2[int] = 1, padding: BroadcastingList2[int] = 0, stride: BroadcastingList2[int] = 1) -> Tensor:
+    return aten.col2im(input, output_size, kernel_size, dilation, padding, stride)
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    return aten.pixel_shuffle(input, upscale_factor)
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    return aten.pixel_unshuffle(input, downscale_factor)
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    return aten.channel_shuffle(input, groups)
+
+
+# ---------------------------------------------------------------------------------------------- pooling
+
+
+def max_pool1d(input: Tensor, kernel_size: BroadcastingList1[int], stride: Optional[BroadcastingList1[int]] = None, padding: BroadcastingList1[int] = 0, dilation: BroadcastingList1[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
+    if stride is None:
+        stride = torch.jit.annotate(List[int], [])
+    return aten.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool2d(input: Tensor, kernel_size: BroadcastingList2[int], stride: Optional[BroadcastingList2[int]] = None, padding: BroadcastingList2[int] = 0, dilation: BroadcastingList2[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
+    if stride is None:
+        stride = torch.jit.annotate(List[int], [])
+    return aten.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def max_pool3d(input: Tensor, kernel_size: BroadcastingList3[int], stride: Optional[BroadcastingList3[int]] = None, padding: BroadcastingList3[int] = 0, dilation: BroadcastingList3[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
+    if stride is None:
+        stride = torch.jit.annotate(List[int], [])
+    return aten.max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def avg_pool1d(input: Tensor, kernel_size: BroadcastingList1[int], stride: Optional[BroadcastingList1[int]] = None, padding: BroadcastingList1[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
+    if stride is None:
+        stride = torch.jit.annotate(List[int], [])
+    return aten.avg_pool1d(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(input: Tensor, kernel_size: BroadcastingList2[int], stride: Optional[BroadcastingList2[int]] = None, padding: BroadcastingList2[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Optional[int] = None) -> Tensor:
+    if stride is None:
+        stride = torch.jit.annotate(List[int], [])
+    return aten.avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def avg_pool3d(input: Tensor, kernel_size: BroadcastingList3[int], stride: Optional[BroadcastingList3[int]] = None, padding: BroadcastingList3[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Optional[int] = None) -> Tensor:
+    if stride is None:
+        stride = torch.jit.annotate(List[int], [])
+    return aten.avg_pool3d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def _output_size(size: List[Optional[int]], current: List[int]) -> List[int]:
+    result: List[int] = []
+    for i in range(len(size)):
+        wanted = size[i]
+        if wanted is not None:
+            result.append(wanted)
+        else:
+            result.append(current[len(current) - len(size) + i])
+    return result
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: BroadcastingList1[int]) -> Tensor:
+    return aten.adaptive_avg_pool1d(input, output_size)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: BroadcastingList2[int]) -> Tensor:
+    return aten.adaptive_avg_pool2d(input, output_size)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: BroadcastingList3[int]) -> Tensor:
+    return aten.adaptive_avg_pool3d(input, output_size)
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: BroadcastingList1[int], return_indices: bool = False) -> Tensor:
+    return aten.adaptive_max_pool1d(input, output_size)[0]
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: BroadcastingList2[int], return_indices: bool = False) -> Tensor:
+    return aten.adaptive_max_pool2d(input, output_size)[0]
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: BroadcastingList3[int], return_indices: bool = False) -> Tensor:
+    return aten.adaptive_max_pool3d(input, output_size)[0]
+
+
+def lp_pool2d(input: Tensor, norm_type: float, kernel_size: BroadcastingList2[int], stride: Optional[BroadcastingList2[int]] = None, ceil_mode: bool = False) -> Tensor:
+    if stride is None:
+        stride = torch.jit.annotate(List[int], [])
+    out = aten.avg_pool2d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+    return (torch.sign(out) * aten.relu(torch.abs(out))).mul(kernel_size[0] * kernel_size[1]).pow(1.0 / norm_type)
+
+
+def lp_pool1d(input: Tensor, norm_type: float, kernel_size: int, stride: Optional[BroadcastingList1[int]] = None, ceil_mode: bool = False) -> Tensor:
+    if stride is None:
+        stride = torch.jit.annotate(List[int], [])
+    out = aten.avg_pool1d(input.pow(norm_type), [kernel_size], stride, 0, ceil_mode)
+    return (torch.sign(out) * aten.relu(torch.abs(out))).mul(kernel_size).pow(1.0 / norm_type)
+
+
+def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: BroadcastingList2[int], stride: Optional[BroadcastingList2[int]] = None, padding: BroadcastingList2[int] = 0, output_size: Optional[List[int]] = None) -> Tensor:
+    steps = kernel_size
+    if stride is not None:
+        steps = stride
+    if output_size is None:
+        size = input.size()
+        height = (size[len(size) - 2] - 1) * steps[0] - 2 * padding[0] + kernel_size[0]
+        width = (size[len(size) - 1] - 1) * steps[1] - 2 * padding[1] + kernel_size[1]
+        output_size = [height, width]
+    else:
+        output_size = output_size[len(output_size) - 2 :]
+    return aten.max_unpool2d(input, indices, output_size)
+
+
+# ---------------------------------------------------------------------------------------------- distances
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    return aten.cosine_similarity(x1, x2, dim, eps)
+
+
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    return aten.pairwise_distance(x1, x2, p, eps, keepdim)
+
+
+torch = flambeau
+_Unused = Tuple[int]
