@@ -69,16 +69,16 @@ def test_fused_normalisation_does_the_same():
     assert fl.allclose(nn.utils.fuse_linear_bn_eval(linear, norm)(y), norm(linear(y)), atol=1e-5)
 
 
-def test_scripted_and_traced_modules_run_as_they_are():
+def test_scripted_and_traced_modules_share_tensors():
     from flambeau import nn
 
     model = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5)).eval()
     x = fl.randn(4, 3)
     traced = fl.jit.trace(model, x)
     assert fl.equal(traced(x), model(x)) and list(traced.state_dict()) == list(model.state_dict())
-    assert isinstance(traced, fl.jit.ScriptModule) and fl.jit.script(model) is model
-    traced.train()
-    assert model.training
+    scripted = fl.jit.script(model)
+    assert isinstance(traced, fl.jit.ScriptModule) and isinstance(scripted, fl.jit.ScriptModule)
+    assert scripted[0].weight is model[0].weight and fl.equal(scripted(x), model(x))
 
 
 def test_operators_of_aten_without_a_record():

@@ -10,7 +10,20 @@ from __future__ import annotations
 import pathlib
 
 TARGET = pathlib.Path(__file__).resolve().parent.parent / "flambeau" / "jit" / "signatures.txt"
-SKIPPED = ("_foreach", "mkldnn", "cudnn", "miopen", "_mps", "mps_", "fbgemm", "_test_", "_philox", "quantized_", "_cslt", "_sobol")
+SKIPPED = (
+    "_foreach",
+    "mkldnn",
+    "cudnn",
+    "miopen",
+    "_mps",
+    "mps_",
+    "fbgemm",
+    "_test_",
+    "_philox",
+    "quantized_",
+    "_cslt",
+    "_sobol",
+)
 
 
 def main() -> None:

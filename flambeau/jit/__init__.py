@@ -148,9 +148,7 @@ def set_module(obj: Any, mod: str) -> None:
 # ---------------------------------------------------------------------------------------------- script and trace
 
 
-def script(
-    obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None
-) -> Any:
+def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """Compile a function, class or module from its source."""
     from flambeau.jit._script import script_object
 
@@ -199,7 +197,9 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     save(m, f, _extra_files)
 
 
-def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, _restore_shapes: bool = False) -> Any:
+def load(
+    f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, _restore_shapes: bool = False
+) -> Any:
     """Read what `save` wrote, here or in PyTorch."""
     from flambeau.jit._archive import load
 

@@ -30,7 +30,14 @@ def _resized(mode: str, has_align: bool) -> Callable[..., Any]:
 
 def _antialiased(mode: str) -> Callable[..., Any]:
     def call(x: Any, size: Any, align: bool, *scales: Any) -> Any:
-        return _functional().interpolate(x, size=size, scale_factor=scales[0] if size is None else None, mode=mode, align_corners=align, antialias=True)
+        return _functional().interpolate(
+            x,
+            size=size,
+            scale_factor=scales[0] if size is None else None,
+            mode=mode,
+            align_corners=align,
+            antialias=True,
+        )
 
     return call
 

@@ -121,9 +121,8 @@ def _range_length(lo: int, hi: int, step: int) -> int:
 
 
 def _div(a: Any, b: Any) -> Any:
-    if b == 0:
-        if isinstance(a, int) and isinstance(b, int) or not isinstance(b, complex):
-            raise ZeroDivisionError("division by zero")
+    if b == 0 and ((isinstance(a, int) and isinstance(b, int)) or not isinstance(b, complex)):
+        raise ZeroDivisionError("division by zero")
     return a / b
 
 
@@ -187,7 +186,12 @@ def _int(value: Any) -> int:
 
 
 def _complex(real: Any, imag: Any = 0) -> complex:
-    return complex(float(real) if isinstance(real, _C.Tensor) and not real.is_complex() else complex(real)) + 1j * float(imag) if imag != 0 else complex(real)
+    return (
+        complex(float(real) if isinstance(real, _C.Tensor) and not real.is_complex() else complex(real))
+        + 1j * float(imag)
+        if imag != 0
+        else complex(real)
+    )
 
 
 PLAIN: dict[str, Callable[..., Any]] = {
@@ -272,7 +276,16 @@ def _to(tensor: Any, *args: Any) -> Any:
     return tensor.to(V.dtype_of(ints[0]), *rest) if ints else tensor
 
 
-def _to_layout(tensor: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin: Any = None, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Any:
+def _to_layout(
+    tensor: Any,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin: Any = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: Any = None,
+) -> Any:
     options: dict[str, Any] = {"non_blocking": bool(non_blocking), "copy": bool(copy)}
     if memory_format is not None:
         options["memory_format"] = V.memory_format_of(memory_format)
@@ -298,7 +311,18 @@ def _reduced(name: str) -> Callable[..., Any]:
     return call
 
 
-def _convolution(x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int, *rest: Any) -> Any:
+def _convolution(
+    x: Any,
+    w: Any,
+    b: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    *rest: Any,
+) -> Any:
     return flambeau.ops.aten.convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups)
 
 
@@ -339,7 +363,15 @@ def _backward(tensor: Any, gradient: Any = None, retain_graph: Any = None, creat
     tensor.backward(gradient, retain_graph, create_graph)
 
 
-def _interpolate(x: Any, size: Any = None, scale: Any = None, mode: str = "nearest", align: Any = None, recompute: Any = None, antialias: bool = False) -> Any:
+def _interpolate(
+    x: Any,
+    size: Any = None,
+    scale: Any = None,
+    mode: str = "nearest",
+    align: Any = None,
+    recompute: Any = None,
+    antialias: bool = False,
+) -> Any:
     from flambeau.nn import functional
 
     return functional.interpolate(x, size, scale, mode, align, recompute, antialias)
@@ -435,11 +467,33 @@ def plain_implementation(node: Node) -> Callable[..., Any] | None:
     if node._kind.startswith("prim::"):
         return None
     first = node._inputs[0].type() if node._inputs else None
-    if name in _CONTAINER_OPS and isinstance(first, (T.ListType, T.DictType)) and name in PLAIN and not _is_tensor_index(node):
+    if (
+        name in _CONTAINER_OPS
+        and isinstance(first, (T.ListType, T.DictType))
+        and name in PLAIN
+        and not _is_tensor_index(node)
+    ):
         return PLAIN[name]
-    if name in ("slice", "add", "mul", "eq", "ne", "add_", "sorted", "len", "reverse", "mul_") and isinstance(first, (T.ListType, T.DictType)):
+    if name in ("slice", "add", "mul", "eq", "ne", "add_", "sorted", "len", "reverse", "mul_") and isinstance(
+        first, (T.ListType, T.DictType)
+    ):
         return _list_eq(name) if name in ("eq", "ne") else PLAIN[name]
-    if name in ("__is__", "__isnot__", "format", "percentFormat", "str", "keys", "values", "items", "get", "setdefault", "update", "popitem", "dict", "hash"):
+    if name in (
+        "__is__",
+        "__isnot__",
+        "format",
+        "percentFormat",
+        "str",
+        "keys",
+        "values",
+        "items",
+        "get",
+        "setdefault",
+        "update",
+        "popitem",
+        "dict",
+        "hash",
+    ):
         return PLAIN[name]
     if on_tensors(signature):
         return None

@@ -19,9 +19,13 @@ def freeze(mod: Any, preserved: Any, optimize_numerics: bool) -> Any:
     from flambeau.jit._modules import RecursiveScriptModule, ScriptModule
 
     if not isinstance(mod, ScriptModule):
-        raise RuntimeError("Freezing expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'.")
+        raise RuntimeError(
+            "Freezing expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'."
+        )
     if mod.training:
-        raise RuntimeError("Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing.")
+        raise RuntimeError(
+            "Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing."
+        )
     kept = set(preserved or ())
     own: T.ClassType = mod.__dict__["_script_type"]
     for name in kept:
@@ -46,7 +50,9 @@ def freeze(mod: Any, preserved: Any, optimize_numerics: bool) -> Any:
         graph._param._outputs[0].setType(kind)
         _constants(graph, mod, set(kind.attributes))
         arguments = [Argument("self", kind), *schema.arguments[1:]]
-        kind.methods[name] = Function.of_graph(f"{kind.name}.{name}", graph, Signature(name, "", arguments, schema.returns))
+        kind.methods[name] = Function.of_graph(
+            f"{kind.name}.{name}", graph, Signature(name, "", arguments, schema.returns)
+        )
         _simplify(graph)
     if optimize_numerics:
         run_frozen_optimizations(made, True, None)
@@ -131,8 +137,7 @@ def _fold_pure(graph: Graph) -> None:
 
 def _drop_dropout(graph: Graph) -> None:
     for node in list(graph.walk()):
-        names = ("aten::dropout", "aten::feature_dropout", "aten::dropout_", "aten::alpha_dropout", "aten::feature_alpha_dropout")
-        if node._kind in names and node._inputs[2].toIValue() is False:
+        if "dropout" in node._kind and len(node._inputs) == 3 and node._inputs[2].toIValue() is False:
             node._outputs[0].replaceAllUsesWith(node._inputs[0])
             node.destroy()
 
@@ -155,9 +160,14 @@ def _tensor(value: Value) -> Any:
     return found if isinstance(found, _C.Tensor) else None
 
 
+def _used_elsewhere(node: Node) -> bool:
+    """Whether the convolution's result is used for more than its number of dimensions."""
+    return any(use.user is not node and use.user._kind != "aten::dim" for use in node._inputs[0]._uses)
+
+
 def _fold_batch_norm(graph: Graph, node: Node) -> None:
     conv = node._inputs[0].node()
-    if conv._kind not in ("aten::conv1d", "aten::conv2d", "aten::conv3d") or len(node._inputs[0]._uses) != 1:
+    if conv._kind.rstrip("123d") != "aten::conv" or _used_elsewhere(node):
         return
     weight, mean, variance = _tensor(conv._inputs[1]), _tensor(node._inputs[3]), _tensor(node._inputs[4])
     if weight is None or mean is None or variance is None or node._inputs[5].toIValue() is not False:
@@ -184,7 +194,9 @@ def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
     from flambeau.jit._modules import ScriptModule
 
     if not isinstance(mod, ScriptModule):
-        raise RuntimeError("optimize_for_inference expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'.")
+        raise RuntimeError(
+            "optimize_for_inference expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'."
+        )
     if list(mod.parameters()) or list(mod.children()):
         mod = freeze(mod.eval(), other_methods, True)
     run_frozen_optimizations(mod, True, other_methods)

@@ -41,7 +41,9 @@ class Function:
                 return self
             if self._compiling:
                 if self.schema is None:
-                    raise RuntimeError(f"function '{self.name.rpartition('.')[2]}' is called recursively. Recursive calls are not supported")
+                    raise RuntimeError(
+                        f"function '{self.name.rpartition('.')[2]}' is called recursively. Recursive calls are not supported"
+                    )
                 return self
             self._compile()
         return self
@@ -99,24 +101,34 @@ def bind(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], skip
     for position, argument in enumerate(arguments):
         if position < len(args):
             if argument.kwarg_only:
-                raise RuntimeError(f"{schema.name}() takes {position} positional argument(s) but {len(args)} were given. Declaration: {schema}")
+                raise RuntimeError(
+                    f"{schema.name}() takes {position} positional argument(s) but {len(args)} were given. Declaration: {schema}"
+                )
             value = args[position]
         elif argument.name in kwargs:
             value, used = kwargs[argument.name], used + 1
         elif argument.default is not NO_DEFAULT:
             value = argument.default
         else:
-            raise RuntimeError(f"{schema.name}() is missing value for argument '{argument.name}'. Declaration: {schema}")
+            raise RuntimeError(
+                f"{schema.name}() is missing value for argument '{argument.name}'. Declaration: {schema}"
+            )
         try:
             if argument.N is not None and isinstance(value, (int, float)) and isinstance(argument.type, T.ListType):
                 value = [value] * argument.N
-            values.append(value if value is argument.default and not isinstance(value, (list, dict)) else convert(value, argument.type))
+            values.append(
+                value
+                if value is argument.default and not isinstance(value, (list, dict))
+                else convert(value, argument.type)
+            )
         except Mismatch:
             raise _wrong_type(schema, argument, value, position + skip) from None
     if used != len(kwargs):
         unknown = [k for k in kwargs if k not in {a.name for a in arguments[len(args) :]}]
         if any(k in {a.name for a in arguments[: len(args)]} for k in unknown):
-            raise RuntimeError(f"{schema.name}() got multiple values for argument '{unknown[0]}'. Declaration: {schema}")
+            raise RuntimeError(
+                f"{schema.name}() got multiple values for argument '{unknown[0]}'. Declaration: {schema}"
+            )
         raise RuntimeError(f"Unknown keyword argument '{unknown[0]}' for operator '{schema.name}'. Schema: {schema}")
     return values
 
@@ -125,7 +137,9 @@ def _wrong_type(schema: Signature, argument: Any, value: Any, position: int) -> 
     inferred = " (inferred)" if isinstance(argument.type, T.TensorType) and argument.type.inferred else ""
     note = ""
     if inferred:
-        note = f"Inferred '{argument.name}' to be of type 'Tensor' because it was not annotated with an explicit type.\n"
+        note = (
+            f"Inferred '{argument.name}' to be of type 'Tensor' because it was not annotated with an explicit type.\n"
+        )
     return RuntimeError(
         f"{schema.name}() Expected a value of type '{argument.type.annotation_str}{inferred}' for argument '{argument.name}' "
         f"but instead found type '{type(value).__name__}'.\n{note}Position: {position}\nValue: {value!r}\nDeclaration: {schema}"

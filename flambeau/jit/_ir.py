@@ -299,7 +299,8 @@ class Node:
         return self._scope
 
     def isNondeterministic(self) -> bool:
-        return self._kind in ("aten::dropout", "aten::rand", "aten::randn", "aten::bernoulli", "aten::multinomial")
+        names = [argument.name for argument in getattr(self.call, "arguments", ())]
+        return "generator" in names or ("dropout" in self._kind and self._inputs[2].toIValue() is not False)
 
     def findNode(self, kind: str, recurse: bool = True) -> Node | None:
         for block in self._blocks:
@@ -516,7 +517,9 @@ def _lint(block: Block, known: set[int]) -> None:
     for node in block._nodes:
         for value in node._inputs:
             if id(value) not in known:
-                raise RuntimeError(f"[jit] expected values defined before their use, got %{value.debugName()} in {node}")
+                raise RuntimeError(
+                    f"[jit] expected values defined before their use, got %{value.debugName()} in {node}"
+                )
         for inner in node._blocks:
             _lint(inner, known)
         known |= {id(v) for v in node._outputs}
@@ -531,7 +534,17 @@ def _lint(block: Block, known: set[int]) -> None:
 def quoted(text: str) -> str:
     """A string literal as graphs and archives have them."""
     parts = []
-    escapes = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", '"': '\\"', "\r": "\\r", "\f": "\\f", "\v": "\\v", "\b": "\\b", "\a": "\\a"}
+    escapes = {
+        "\n": "\\n",
+        "\t": "\\t",
+        "\\": "\\\\",
+        '"': '\\"',
+        "\r": "\\r",
+        "\f": "\\f",
+        "\v": "\\v",
+        "\b": "\\b",
+        "\a": "\\a",
+    }
     for char in text:
         if char in escapes:
             parts.append(escapes[char])

@@ -13,11 +13,10 @@ import linecache
 from typing import Any
 
 from flambeau import _C
+from flambeau.jit import _builtins, _values
 from flambeau.jit import _types as T
-from flambeau.jit import _values
-from flambeau.jit import _builtins
-from flambeau.jit._schemas import NO_DEFAULT, Signature
 from flambeau.jit._ir import Block, Graph, Node, Value
+from flambeau.jit._schemas import NO_DEFAULT, Signature
 
 _numbers = itertools.count()
 
@@ -62,7 +61,11 @@ class Lowering:
         base = "".join(c if c.isalnum() else "_" for c in value.debugName())
         name = f"v{base}" if base[:1].isdigit() or keyword.iskeyword(base) or base.startswith("_") else base
         if name in self.taken or name in self.scope:
-            name = next(f"{name}_{n}" for n in itertools.count() if f"{name}_{n}" not in self.taken and f"{name}_{n}" not in self.scope)
+            name = next(
+                f"{name}_{n}"
+                for n in itertools.count()
+                if f"{name}_{n}" not in self.taken and f"{name}_{n}" not in self.scope
+            )
         self.taken.add(name)
         self.names[id(value)] = name
         return name
@@ -112,10 +115,10 @@ class Lowering:
         inputs = [self.of(v) for v in node._inputs]
         name = node._kind.partition("::")[2]
         kinds = [v.type() for v in node._inputs]
-        if len(inputs) == 2 and name in _BINARY and all(k in _SCALARS for k in kinds) and node._kind.startswith("aten"):
-            if T.BOOL not in kinds:
-                self.assign(node, depth, f"{inputs[0]} {_BINARY[name]} {inputs[1]}")
-                return
+        scalars = len(inputs) == 2 and all(k in _SCALARS and k != T.BOOL for k in kinds)
+        if scalars and name in _BINARY and node._kind.startswith("aten"):
+            self.assign(node, depth, f"{inputs[0]} {_BINARY[name]} {inputs[1]}")
+            return
         function = _builtins.plain_implementation(node) or _builtins.adapted_implementation(node)
         if function is not None:
             self.assign(node, depth, f"{self.bind(function, name)}({', '.join(inputs)})")
@@ -130,7 +133,9 @@ class Lowering:
         pending: list[str] = []
         named: list[str] = []
         for index, value in enumerate(node._inputs):
-            argument = signature.arguments[index] if signature is not None and index < len(signature.arguments) else None
+            argument = (
+                signature.arguments[index] if signature is not None and index < len(signature.arguments) else None
+            )
             text = self._argument(value, argument)
             if argument is not None and self._is_default(value, argument):
                 if not argument.kwarg_only:
@@ -165,7 +170,9 @@ class Lowering:
             kind = argument.name if T.is_subtype(T.INT, argument.type) and argument.type != T.NUMBER else ""
         if not kind:
             return self.of(value)
-        converter = {"dtype": _values.dtype_of, "layout": _values.layout_of, "memory_format": _values.memory_format_of}[kind]
+        converter = {"dtype": _values.dtype_of, "layout": _values.layout_of, "memory_format": _values.memory_format_of}[
+            kind
+        ]
         if value.node()._kind == "prim::Constant":
             constant = converter(value.toIValue())
             return "None" if constant is None else self.bind(constant, kind)
@@ -254,7 +261,11 @@ class Lowering:
 
     def prim_isinstance(self, node: Node, depth: int) -> None:
         kinds = node.attribute("types")
-        self.assign(node, depth, f"{self.bind(_is_instance, 'is_instance')}({self.of(node._inputs[0])}, {self.bind(tuple(kinds), 'types')})")
+        self.assign(
+            node,
+            depth,
+            f"{self.bind(_is_instance, 'is_instance')}({self.of(node._inputs[0])}, {self.bind(tuple(kinds), 'types')})",
+        )
 
     def prim_EnumValue(self, node: Node, depth: int) -> None:
         self.assign(node, depth, f"{self.of(node._inputs[0])}.value")
@@ -274,7 +285,11 @@ class Lowering:
             callee = self.bind(_caller(kind.methods[name]), name)
             self.assign(node, depth, f"{callee}({', '.join(inputs)})")
         else:
-            self.assign(node, depth, f"{self.bind(_dynamic_call, 'call_method')}({inputs[0]}, {name!r}, {', '.join(inputs[1:])})")
+            self.assign(
+                node,
+                depth,
+                f"{self.bind(_dynamic_call, 'call_method')}({inputs[0]}, {name!r}, {', '.join(inputs[1:])})",
+            )
 
     def prim_CallMethod(self, node: Node, depth: int) -> None:
         name = node.attribute("name")
@@ -485,7 +500,9 @@ def _located(error: Exception, file: str, places: list[Node | None], name: str) 
     if node is not None and node.range is not None:
         place = node.range
         text = place.highlight(with_place=False)
-        trace.insert(0, f'  File "{place.source.file}", line {place.source.first_line + place.line - 1}, in {name}\n{text}')
+        trace.insert(
+            0, f'  File "{place.source.file}", line {place.source.first_line + place.line - 1}, in {name}\n{text}'
+        )
     told = "\n".join(trace)
     cls = getattr(original, "_script_class", None)
     kind = type(original).__name__ if cls is None else cls.rpartition(".")[2]
@@ -494,7 +511,15 @@ def _located(error: Exception, file: str, places: list[Node | None], name: str) 
     message = f"{head}{told}\n{kind}: {original}\n"
     if isinstance(original, JitError):
         made: Exception = JitError(message)
-    elif type(original) in (RuntimeError, ValueError, IndexError, TypeError, ZeroDivisionError, KeyError, NotImplementedError):
+    elif type(original) in (
+        RuntimeError,
+        ValueError,
+        IndexError,
+        TypeError,
+        ZeroDivisionError,
+        KeyError,
+        NotImplementedError,
+    ):
         made = _as_runtime_error(original, message)
     else:
         return error

@@ -43,7 +43,9 @@ class ScriptMethodStub:
             return self
         kind = instance.__dict__.get("_script_type")
         if kind is None or self.__name__ not in kind.methods:
-            raise RuntimeError(f"[jit] expected an initialised module, got a call of '{self.__name__}' before the end of __init__")
+            raise RuntimeError(
+                f"[jit] expected an initialised module, got a call of '{self.__name__}' before the end of __init__"
+            )
         return BoundMethod(instance, kind.methods[self.__name__])
 
 
@@ -160,7 +162,12 @@ class ScriptModule(Module, metaclass=_ScriptMeta):
                 kind.properties[name][1].run()(self, value)
                 return
             wanted = kind.attributes.get(name)
-            if wanted is not None and name not in self._parameters and name not in self._buffers and name not in self._modules:
+            if (
+                wanted is not None
+                and name not in self._parameters
+                and name not in self._buffers
+                and name not in self._modules
+            ):
                 if not isinstance(value, _C.Tensor):
                     value = _values.to_script(value, wanted, name)
                 elif not isinstance(wanted, T.NoneType):
@@ -223,7 +230,9 @@ class _Compiled(ScriptModule):
     def __reduce_ex__(self, protocol: Any) -> Any:
         import pickle
 
-        raise pickle.PickleError("ScriptModules cannot be deepcopied using copy.deepcopy or saved using torch.save. Mixed serialization of script and non-script modules is not supported. For purely script modules use my_script_module.save(<filename>) instead.")
+        raise pickle.PickleError(
+            "ScriptModules cannot be deepcopied using copy.deepcopy or saved using torch.save. Mixed serialization of script and non-script modules is not supported. For purely script modules use my_script_module.save(<filename>) instead."
+        )
 
     def __dir__(self) -> Any:
         return [*super().__dir__(), *self.__dict__["_script_type"].methods]
@@ -250,15 +259,27 @@ class _Compiled(ScriptModule):
 
     def _container(self, name: str, plain: Any, *args: Any) -> Any:
         kind = self.__dict__.get("_script_type")
-        if kind is not None and name in kind.methods and self.original_name not in ("ModuleList", "Sequential", "ModuleDict"):
+        if (
+            kind is not None
+            and name in kind.methods
+            and self.original_name not in ("ModuleList", "Sequential", "ModuleDict")
+        ):
             return BoundMethod(self, kind.methods[name])(*args)
-        if self.original_name.partition(".")[0] in ("ModuleList", "Sequential", "ModuleDict", "ParameterList", "ParameterDict"):
+        if self.original_name.partition(".")[0] in (
+            "ModuleList",
+            "Sequential",
+            "ModuleDict",
+            "ParameterList",
+            "ParameterDict",
+        ):
             return plain()
         raise NotImplementedError(f"'{self.original_name}' has no {name}")
 
     def __bool__(self) -> bool:
         kind = self.__dict__.get("_script_type")
-        return BoundMethod(self, kind.methods["__bool__"])() if kind is not None and "__bool__" in kind.methods else True
+        return (
+            BoundMethod(self, kind.methods["__bool__"])() if kind is not None and "__bool__" in kind.methods else True
+        )
 
     def items(self) -> Any:
         return self._modules.items()
@@ -378,7 +399,10 @@ def compile_methods(concrete: Any, names: list[str]) -> None:
             for one in method_of(concrete, name):
                 concrete.kind.methods[one].ensure()
         _compile_properties(concrete)
-        if type(concrete.instance).__name__ in ("ModuleList", "Sequential", "ModuleDict") and "__len__" not in concrete.kind.methods:
+        if (
+            type(concrete.instance).__name__ in ("ModuleList", "Sequential", "ModuleDict")
+            and "__len__" not in concrete.kind.methods
+        ):
             concrete.kind.methods["__len__"] = _length_method(concrete.kind, len(concrete.children))
     except BaseException:
         concrete.ready = False
@@ -405,7 +429,13 @@ def _compile_properties(concrete: Any) -> None:
     unused = getattr(cls, "__jit_unused_properties__", ())
     for name in dir(cls):
         member = getattr(cls, name, None)
-        if not isinstance(member, property) or name in unused or name in kind.properties or hasattr(Module, name) or hasattr(ScriptModule, name):
+        if (
+            not isinstance(member, property)
+            or name in unused
+            or name in kind.properties
+            or hasattr(Module, name)
+            or hasattr(ScriptModule, name)
+        ):
             continue
         if modifier(member.fget) in (DROP, IGNORE, UNUSED):
             continue
@@ -415,7 +445,9 @@ def _compile_properties(concrete: Any) -> None:
                 accessors.append(None)
                 continue
             full = f"__{name}_{suffix}"
-            kind.methods[full] = Function(f"{kind.name}.{full}", lambda function=function: read_function(function, kind), function)
+            kind.methods[full] = Function(
+                f"{kind.name}.{full}", lambda function=function: read_function(function, kind), function
+            )
             accessors.append(kind.methods[full])
         kind.properties[name] = (accessors[0], accessors[1])
         for accessor in accessors:
@@ -430,7 +462,9 @@ def _length_method(kind: T.ClassType, count: int) -> Function:
     graph = Graph()
     graph.addInput("self").setType(kind)
     graph.registerOutput(graph.insertConstant(count))
-    return Function.of_graph(f"{kind.name}.__len__", graph, Signature("__len__", "", [Argument("self", kind)], [Argument("", T.INT)]))
+    return Function.of_graph(
+        f"{kind.name}.__len__", graph, Signature("__len__", "", [Argument("self", kind)], [Argument("", T.INT)])
+    )
 
 
 def _instantiate(instance: Module, concrete: Any, memo: dict[int, Any], kind_of: type) -> Any:
@@ -450,15 +484,27 @@ def _instantiate(instance: Module, concrete: Any, memo: dict[int, Any], kind_of:
     from flambeau.jit import Attribute
 
     for name, kind in concrete.kind.attributes.items():
-        if name in instance._parameters or name in instance._buffers or name in instance._modules or name in ("training", "_is_full_backward_hook"):
+        if (
+            name in instance._parameters
+            or name in instance._buffers
+            or name in instance._modules
+            or name in ("training", "_is_full_backward_hook")
+        ):
             continue
         value = instance.__dict__[name] if name in instance.__dict__ else getattr(instance, name)
         if isinstance(value, Attribute):
             value = value.value
         made.__dict__[name] = _values.to_script(value, kind, name)
     for name, child in instance._modules.items():
-        made._modules[name] = None if child is None else _instantiate(child, concrete.children[name], memo, RecursiveScriptModule)
-    for name in ("_state_dict_hooks", "_load_state_dict_pre_hooks", "_state_dict_pre_hooks", "_load_state_dict_post_hooks"):
+        made._modules[name] = (
+            None if child is None else _instantiate(child, concrete.children[name], memo, RecursiveScriptModule)
+        )
+    for name in (
+        "_state_dict_hooks",
+        "_load_state_dict_pre_hooks",
+        "_state_dict_pre_hooks",
+        "_load_state_dict_post_hooks",
+    ):
         if name in instance.__dict__ and name in made.__dict__:
             pass
     return made
@@ -478,7 +524,9 @@ def compile_in_place(instance: Any) -> None:
     for name, value in list(instance.__dict__.items()):
         if isinstance(value, Attribute):
             instance.__dict__[name] = _values.to_script(value.value, concrete.kind.attributes[name], name)
-    names = [n for n in exported_methods(instance) if hasattr(getattr(type(instance), n, None), "_script_method_source")]
+    names = [
+        n for n in exported_methods(instance) if hasattr(getattr(type(instance), n, None), "_script_method_source")
+    ]
     compile_methods(concrete, names)
 
 

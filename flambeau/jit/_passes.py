@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from flambeau import _C
@@ -219,7 +220,9 @@ def _static(value: Value) -> Any:
         kinds = [v.type() for v in node._inputs]
         if all(parts):
             same = parts[0][0] is parts[1][0]
-        elif T.NONE in kinds and not any(T.NONE in T.members_of(k) or isinstance(k, T.AnyType) for k in kinds if k != T.NONE):
+        elif T.NONE in kinds and not any(
+            T.NONE in T.members_of(k) or isinstance(k, T.AnyType) for k in kinds if k != T.NONE
+        ):
             same = False
         else:
             return []
@@ -227,18 +230,18 @@ def _static(value: Value) -> Any:
     if node._kind == "aten::__not__":
         inner = _static(node._inputs[0])
         return [not inner[0]] if inner else []
-    if node._kind in _FOLDED and len(node._inputs) == 2:
+    comparison = _FOLDED.get(node._kind.removeprefix("aten::"))
+    if comparison is not None and len(node._inputs) == 2:
         parts = [_static(v) for v in node._inputs]
         if all(parts) and all(isinstance(p[0], (int, float, str)) for p in parts):
-            return [_FOLDED[node._kind](parts[0][0], parts[1][0])]
+            return [comparison(parts[0][0], parts[1][0])]
     if node._kind in ("prim::unchecked_cast", "prim::annotate"):
         return _static(node._inputs[0])
     return []
 
 
 _FOLDED: dict[str, Any] = {
-    "aten::eq": lambda a, b: a == b, "aten::ne": lambda a, b: a != b, "aten::lt": lambda a, b: a < b, "aten::gt": lambda a, b: a > b,
-    "aten::le": lambda a, b: a <= b, "aten::ge": lambda a, b: a >= b,
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "gt": operator.gt, "le": operator.le, "ge": operator.ge,
 }  # fmt: skip
 
 

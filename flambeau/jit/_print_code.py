@@ -18,7 +18,14 @@ _RESERVED = {
     "self", "torch", "ops", "CONSTANTS", "fork", "range", "annotate", "getattr", "float", "int", "bool", "str", "uninitialized", "unchecked_cast", "list",
     "isinstance", "inf", "nan", "infj", "nanj", "print", "device", "namedtuple", "Tensor", "List", "Dict", "Tuple", "Optional", "Union", "Future", "awaitable", "sorted", "__torch__",
 }  # fmt: skip
-_CASTS = {"aten::Int": "int", "aten::Float": "float", "aten::Bool": "bool", "aten::str": "str", "aten::list": "list", "aten::sorted": "sorted"}
+_CASTS = {
+    "aten::Int": "int",
+    "aten::Float": "float",
+    "aten::Bool": "bool",
+    "aten::str": "str",
+    "aten::list": "list",
+    "aten::sorted": "sorted",
+}
 _LINE = 100
 
 
@@ -70,7 +77,11 @@ class CodePrinter:
     def function(self, name: str, graph: Graph, schema: Signature, indent: str, with_self: bool = True) -> str:
         heads = []
         for value, argument in zip(graph._param._outputs, schema.arguments):
-            own = argument.name if argument.name not in self.names and argument.name.isidentifier() else self.fresh(argument.name)
+            own = (
+                argument.name
+                if argument.name not in self.names and argument.name.isidentifier()
+                else self.fresh(argument.name)
+            )
             self.names.add(own)
             self.expressions[id(value)] = own
             if argument.name == "self" and not with_self:
@@ -102,7 +113,11 @@ class CodePrinter:
         position = {id(n): i for i, n in enumerate(block._nodes)}
         after: set[int] = set()
         for node in block._nodes:
-            if len(node._outputs) != 1 or node._blocks or node._kind in ("prim::Constant", "prim::GetAttr", "prim::CreateObject"):
+            if (
+                len(node._outputs) != 1
+                or node._blocks
+                or node._kind in ("prim::Constant", "prim::GetAttr", "prim::CreateObject")
+            ):
                 continue
             value = node._outputs[0]
             if len(value._uses) != 1 or value.hasDebugName():
@@ -308,7 +323,9 @@ class CodePrinter:
         self.assign(node, f"unchecked_cast({kind}, {self.use(node._inputs[0])})", indent, inline)
 
     def prim_annotate(self, node: Node, indent: str, inline: set[int]) -> None:
-        self.assign(node, f"annotate({self.kind(node._outputs[0].type())}, {self.use(node._inputs[0])})", indent, inline)
+        self.assign(
+            node, f"annotate({self.kind(node._outputs[0].type())}, {self.use(node._inputs[0])})", indent, inline
+        )
 
     def prim_Uninitialized(self, node: Node, indent: str, inline: set[int]) -> None:
         self.assign(node, f"uninitialized({self.kind(node._outputs[0].type())})", indent, set())
@@ -415,7 +432,16 @@ class CodePrinter:
         for name, output in zip(names, node._outputs):
             self.expressions[id(output)] = name
 
-    def _while(self, node: Node, block: Block, indent: str, names: list[str], results: list[Value], condition: Value, unbounded: bool) -> None:
+    def _while(
+        self,
+        node: Node,
+        block: Block,
+        indent: str,
+        names: list[str],
+        results: list[Value],
+        condition: Value,
+        unbounded: bool,
+    ) -> None:
         trips, first = node._inputs[:2]
         counter = block._param._outputs[0]
         going = self.fresh()

@@ -239,7 +239,12 @@ def _composed(name: str, inside: list[T.JitType]) -> T.JitType:
         return T.DictType(inside[0], inside[1])
     if name == "Union":
         return T.union_of(inside)
-    classes: dict[str, Any] = {"Future": T.FutureType, "Await": T.AwaitType, "RRef": T.RRefType, "Optional": T.OptionalType}
+    classes: dict[str, Any] = {
+        "Future": T.FutureType,
+        "Await": T.AwaitType,
+        "RRef": T.RRefType,
+        "Optional": T.OptionalType,
+    }
     return classes[name](inside[0])
 
 
@@ -295,7 +300,12 @@ def _registered(name: str) -> list[Signature]:
         return []
     found = []
     for schema in packet._schemas.values():
-        text = str(schema).replace("Tensor|Scalar", "Tensor").replace("dtype?", "ScalarType?").replace("device?", "Device?")
+        text = (
+            str(schema)
+            .replace("Tensor|Scalar", "Tensor")
+            .replace("dtype?", "ScalarType?")
+            .replace("device?", "Device?")
+        )
         try:
             found.append(parse_signature(text.replace("any ", "Any ")))
         except (ValueError, IndexError):
@@ -396,12 +406,14 @@ def _constant(value: Any, kind: T.JitType) -> Callable[[Graph], Value]:
             return graph.insertConstant(None, T.NONE)
         if isinstance(value, list):
             element = inner.element if isinstance(inner, T.ListType) else T.INT
-            return graph.insert("prim::ListConstruct", [graph.insertConstant(v) for v in value], [T.ListType(element)])._outputs[0]
+            return graph.insert(
+                "prim::ListConstruct", [graph.insertConstant(v) for v in value], [T.ListType(element)]
+            )._outputs[0]
         if inner == T.DEVICE and isinstance(value, str):
             import flambeau
 
             return graph.insertConstant(flambeau.device(value), T.DEVICE)
-        if isinstance(inner, (T.NumberType, T.AnyType)) or inner == T.FLOAT and isinstance(value, float):
+        if isinstance(inner, (T.NumberType, T.AnyType)) or (inner == T.FLOAT and isinstance(value, float)):
             return graph.insertConstant(value)
         return graph.insertConstant(value, inner if not isinstance(inner, T.TensorType) else None)
 
@@ -415,9 +427,7 @@ def _is_vararg_list(signature: Signature, index: int) -> bool:
     return last and isinstance(argument.type, T.ListType) and argument.N is None and not T.has_variables(argument.type)
 
 
-def match(
-    signature: Signature, args: list[Value], kwargs: dict[str, Value], conversions: bool
-) -> Match | str:
+def match(signature: Signature, args: list[Value], kwargs: dict[str, Value], conversions: bool) -> Match | str:
     """The match of a call, or the reason why it does not fit."""
     makers: list[Callable[[Graph], Value]] = []
     variables: dict[str, T.JitType] = {}
@@ -477,13 +487,13 @@ def _mismatch(argument: Argument, actual: T.JitType, index: int, position: int |
         f"'{actual.annotation_str}'."
     )
     if inferred:
-        text += (
-            f"\nInferred '{name}' to be of type 'Tensor' because it was not annotated with an explicit type."
-        )
+        text += f"\nInferred '{name}' to be of type 'Tensor' because it was not annotated with an explicit type."
     return text
 
 
-def match_any(candidates: list[Signature], args: list[Value], kwargs: dict[str, Value]) -> Match | list[tuple[Signature, str]]:
+def match_any(
+    candidates: list[Signature], args: list[Value], kwargs: dict[str, Value]
+) -> Match | list[tuple[Signature, str]]:
     """The first signature that a call fits, without conversions if possible; otherwise why each does not fit."""
     reasons: list[tuple[Signature, str]] = []
     for conversions in (False, True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from typing import Any
@@ -56,10 +57,8 @@ def script_object(obj: Any, resolve: Any = None, example_inputs: Any = None) -> 
     function = compile_function(python, resolve)
     function.ensure()
     made = ScriptFunction(function, python)
-    try:
+    with contextlib.suppress(AttributeError):
         python.__script_function__ = made
-    except AttributeError:
-        pass
     return made
 
 
@@ -70,7 +69,9 @@ def _prepared(module: Module) -> Any:
 
 def _script_class_object(cls: type, script_class: Any) -> Any:
     if issubclass(cls, Module):
-        raise RuntimeError(f"Type '{cls.__name__}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead")
+        raise RuntimeError(
+            f"Type '{cls.__name__}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead"
+        )
     if hasattr(cls, "__torch_script_interface__"):
         return cls
     import enum

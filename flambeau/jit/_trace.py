@@ -17,11 +17,11 @@ import flambeau
 from flambeau import _C, jit
 from flambeau.jit import _types as T
 from flambeau.jit import _values
-from flambeau.jit._frontend.callables import unique_name
 from flambeau.jit._frontend.annotations import qualified_name
+from flambeau.jit._frontend.callables import unique_name
+from flambeau.jit._frontend.emitter import Emitter
 from flambeau.jit._frontend.source import Declaration, PythonResolver
 from flambeau.jit._frontend.sugar import Builtin, Sugared, python_value
-from flambeau.jit._frontend.emitter import Emitter
 from flambeau.jit._functions import Function, ScriptFunction
 from flambeau.jit._ir import Source, SourceRange, Value
 from flambeau.jit._passes import clean, fold_branches, inline_calls
@@ -37,7 +37,10 @@ class TracingCheckError(Exception):
     """A trace that gives other results than the function."""
 
     def __init__(self, graph_diff_error: Any, tensor_compare_error: Any, extra_msg: str | None = None) -> None:
-        parts = ["Tracing failed sanity checks!", *(str(p) for p in (extra_msg, graph_diff_error, tensor_compare_error) if p)]
+        parts = [
+            "Tracing failed sanity checks!",
+            *(str(p) for p in (extra_msg, graph_diff_error, tensor_compare_error) if p),
+        ]
         self.message = "\n".join(parts)
         super().__init__(self.message)
 
@@ -94,21 +97,31 @@ class Tracer(TorchFunctionMode):
             return thing
         if isinstance(thing, TracedInt):
             return thing.value
-        if isinstance(thing, _C.Tensor) or isinstance(thing, (_values.ScriptObject, Module)):
+        if isinstance(thing, (_C.Tensor, _values.ScriptObject, Module)):
             return self._object(thing)
         if isinstance(thing, (list, tuple)):
             items = [self.value(x) for x in thing]
             kinds = {str(x.type()) for x in items}
-            if isinstance(thing, list) or isinstance(thing, flambeau.Size) or (len(kinds) == 1 and not isinstance(thing, tuple)):
+            if isinstance(thing, (list, flambeau.Size)) or (len(kinds) == 1 and not isinstance(thing, tuple)):
                 joined: T.JitType | None = items[0].type() if items else T.INT
                 for item in items[1:]:
                     joined = T.unify(joined, item.type()) if joined is not None else None
                 if joined is not None:
-                    return self.graph.insert("prim::ListConstruct", items, [T.ListType(T.TENSOR if isinstance(joined, T.TensorType) else joined)])._outputs[0]
-            return self.graph.insert("prim::TupleConstruct", items, [T.TupleType(T.TENSOR if isinstance(x.type(), T.TensorType) else x.type() for x in items)])._outputs[0]
+                    return self.graph.insert(
+                        "prim::ListConstruct",
+                        items,
+                        [T.ListType(T.TENSOR if isinstance(joined, T.TensorType) else joined)],
+                    )._outputs[0]
+            return self.graph.insert(
+                "prim::TupleConstruct",
+                items,
+                [T.TupleType(T.TENSOR if isinstance(x.type(), T.TensorType) else x.type() for x in items)],
+            )._outputs[0]
         if isinstance(thing, dict):
             pairs = [x for k, v in thing.items() for x in (self.value(k), self.value(v))]
-            kind = T.DictType(pairs[0].type(), T.TENSOR if isinstance(pairs[1].type(), T.TensorType) else pairs[1].type())
+            kind = T.DictType(
+                pairs[0].type(), T.TENSOR if isinstance(pairs[1].type(), T.TensorType) else pairs[1].type()
+            )
             return self.graph.insert("prim::DictConstruct", pairs, [kind])._outputs[0]
         return python_value(self.recorder, thing, None, constant=True)
 
@@ -185,7 +198,11 @@ class Tracer(TorchFunctionMode):
             self.bind(result, self.recorder.as_value(made, None))
         elif isinstance(result, (list, tuple)) and any(_has_tensor(r) for r in result):
             value = self.recorder.as_value(made, None)
-            parts = self.recorder.unpack(value) if isinstance(value.type(), T.TupleType) else self.recorder.unpack_list(value, len(result), None)
+            parts = (
+                self.recorder.unpack(value)
+                if isinstance(value.type(), T.TupleType)
+                else self.recorder.unpack_list(value, len(result), None)
+            )
             for item, part in zip(result, parts):
                 self.results(part, item)
         elif isinstance(result, dict):
@@ -203,7 +220,7 @@ class Tracer(TorchFunctionMode):
 
     def _spread(self, example: Any, value: Value) -> Any:
         if isinstance(example, _C.Tensor):
-            twin = example.detach().clone() if not isinstance(example, flambeau.nn.Parameter) else example.detach().clone()
+            twin = example.detach().clone()
             twin.requires_grad_(example.requires_grad) if example.is_floating_point() or example.is_complex() else None
             self.bind(twin, value)
             return twin
@@ -214,7 +231,12 @@ class Tracer(TorchFunctionMode):
         if isinstance(example, list):
             return [self._spread(e, p) for e, p in zip(example, self.recorder.unpack_list(value, len(example), None))]
         if isinstance(example, dict):
-            return {k: self._spread(v, self.recorder.operator("aten::__getitem__", [value, self.graph.insertConstant(k)], None)) for k, v in example.items()}
+            return {
+                k: self._spread(
+                    v, self.recorder.operator("aten::__getitem__", [value, self.graph.insertConstant(k)], None)
+                )
+                for k, v in example.items()
+            }
         return example
 
     def output(self, result: Any, strict: bool) -> Value:
@@ -225,10 +247,16 @@ class Tracer(TorchFunctionMode):
                 "instead). If you absolutely need this and know the side effects, pass strict=False to trace() to allow this behavior."
             )
         if isinstance(result, list) and strict:
-            warnings.warn("Encountering a list at the output of the tracer might cause the trace to be incorrect, this is only valid if the container structure does not change based on the module's inputs.", jit.TracerWarning, stacklevel=4)
-        if isinstance(result, (int, float, str, bool)) and not isinstance(result, TracedInt) or result is None:
+            warnings.warn(
+                "Encountering a list at the output of the tracer might cause the trace to be incorrect, this is only valid if the container structure does not change based on the module's inputs.",
+                jit.TracerWarning,
+                stacklevel=4,
+            )
+        if (isinstance(result, (int, float, str, bool)) and not isinstance(result, TracedInt)) or result is None:
             kind = type(result).__name__
-            raise RuntimeError(f"Only tensors, lists, tuples of tensors, or dictionary of tensors can be output from traced functions, got {kind}")
+            raise RuntimeError(
+                f"Only tensors, lists, tuples of tensors, or dictionary of tensors can be output from traced functions, got {kind}"
+            )
         return self._output(result)
 
     def _output(self, result: Any) -> Value:
@@ -241,8 +269,15 @@ class Tracer(TorchFunctionMode):
             return self.graph.insert("prim::TupleConstruct", items, [type_of_named_tuple(type(result))])._outputs[0]
         if isinstance(result, tuple):
             items = [self._output(r) for r in result]
-            return self.graph.insert("prim::TupleConstruct", items, [T.TupleType(_plain_type(i.type()) for i in items)])._outputs[0]
-        if hasattr(result, "__dict__") and not isinstance(result, _C.Tensor) and isinstance(result, dict) and type(result) is not dict:
+            return self.graph.insert(
+                "prim::TupleConstruct", items, [T.TupleType(_plain_type(i.type()) for i in items)]
+            )._outputs[0]
+        if (
+            hasattr(result, "__dict__")
+            and not isinstance(result, _C.Tensor)
+            and isinstance(result, dict)
+            and type(result) is not dict
+        ):
             return self.value({k: v for k, v in result.items() if v is not None})
         return self.recorder.as_value(self.value(result), None)
 
@@ -335,7 +370,11 @@ def _names(call: Any, count: int) -> list[str]:
     import inspect
 
     try:
-        parameters = [p.name for p in inspect.signature(call).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        parameters = [
+            p.name
+            for p in inspect.signature(call).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
     except (TypeError, ValueError):
         parameters = []
     return [parameters[i] if i < len(parameters) else f"argument_{i}" for i in range(count)]
@@ -351,15 +390,22 @@ def trace(func: Any, inputs: Any, kwargs: Any, check: bool, check_inputs: Any, t
     from flambeau.jit._modules import ScriptModule
 
     if isinstance(func, (ScriptFunction, ScriptModule)) and getattr(func, "_script_type", True):
-        warnings.warn("The input to trace is already a ScriptModule, tracing it is a no-op. Returning the object as is.", stacklevel=3)
+        warnings.warn(
+            "The input to trace is already a ScriptModule, tracing it is a no-op. Returning the object as is.",
+            stacklevel=3,
+        )
         return func
     if inputs is None and kwargs is None:
         raise RuntimeError("example_kwarg_inputs should be a dict")
     keywords = kwargs is not None
     if isinstance(func, Module):
-        return trace_module(func, {"forward": kwargs if keywords else inputs}, check, check_inputs, tolerance, strict, keywords)
+        return trace_module(
+            func, {"forward": kwargs if keywords else inputs}, check, check_inputs, tolerance, strict, keywords
+        )
     if hasattr(func, "__self__") and isinstance(func.__self__, Module) and func.__name__ == "forward":
-        return trace_module(func.__self__, {"forward": kwargs if keywords else inputs}, check, check_inputs, tolerance, strict, keywords)
+        return trace_module(
+            func.__self__, {"forward": kwargs if keywords else inputs}, check, check_inputs, tolerance, strict, keywords
+        )
     names = list(kwargs) if keywords else _names(func, len(_examples(inputs)))
     examples = list(kwargs.values()) if keywords else _examples(inputs)
     name = unique_name(qualified_name(func))
@@ -374,7 +420,15 @@ def trace(func: Any, inputs: Any, kwargs: Any, check: bool, check_inputs: Any, t
     return made
 
 
-def trace_module(mod: Any, inputs: dict[str, Any], check: bool, check_inputs: Any, tolerance: float, strict: bool, keywords: bool = False) -> Any:
+def trace_module(
+    mod: Any,
+    inputs: dict[str, Any],
+    check: bool,
+    check_inputs: Any,
+    tolerance: float,
+    strict: bool,
+    keywords: bool = False,
+) -> Any:
     if not isinstance(mod, Module):
         raise AttributeError("expected torch.nn.Module as the first argument")
     if not isinstance(inputs, dict):
@@ -394,7 +448,11 @@ def trace_module(mod: Any, inputs: dict[str, Any], check: bool, check_inputs: An
         _run(tracer, call, names, examples, by_name, strict)
         kind.methods[method] = Function.of_graph(f"{kind.name}.{method}", tracer.graph, _signature(tracer, method))
         if check:
-            sets = [examples] if check_inputs is None else [_examples(c[method] if isinstance(c, dict) else c) for c in check_inputs]
+            sets = (
+                [examples]
+                if check_inputs is None
+                else [_examples(c[method] if isinstance(c, dict) else c) for c in check_inputs]
+            )
             _check(made._method(method), call, sets, tolerance, names if by_name else None)
     return made
 
@@ -435,7 +493,13 @@ def _flat(thing: Any) -> list[Any]:
 def _compare(expected: list[Any], actual: list[Any], tolerance: float) -> None:
     for number, (a, b) in enumerate(zip(expected, actual), 1):
         try:
-            flambeau.testing.assert_close(b.detach().double() if b.is_floating_point() else b.detach(), a.detach().double() if a.is_floating_point() else a.detach(), rtol=tolerance, atol=tolerance, equal_nan=True)
+            flambeau.testing.assert_close(
+                b.detach().double() if b.is_floating_point() else b.detach(),
+                a.detach().double() if a.is_floating_point() else a.detach(),
+                rtol=tolerance,
+                atol=tolerance,
+                equal_nan=True,
+            )
         except AssertionError as error:
             warnings.warn(
                 f"Output nr {number}. of the traced function does not match the corresponding output of the Python function. Detailed error:\n{error}",
@@ -444,7 +508,9 @@ def _compare(expected: list[Any], actual: list[Any], tolerance: float) -> None:
             )
 
 
-def get_trace_graph(f: Any, args: Any = (), kwargs: Any = None, strict: bool = True, return_inputs: bool = False, **options: Any) -> Any:
+def get_trace_graph(
+    f: Any, args: Any = (), kwargs: Any = None, strict: bool = True, return_inputs: bool = False, **options: Any
+) -> Any:
     """The graph of a call and its result."""
     args = args if isinstance(args, tuple) else (args,)
     if isinstance(f, Module):

@@ -60,7 +60,11 @@ _CONVERSIONS = {
 def _converts(tracer: Any, func: Any, args: Any, kwargs: Any) -> Any:
     what = _CONVERSIONS[func.__name__]
     if func.__name__ == "__len__":
-        warnings.warn("Using len to get tensor shape might cause the trace to be incorrect. Recommended usage would be tensor.shape[0]. Passing a tensor of different shape might lead to errors or silently give incorrect results.", jit.TracerWarning, stacklevel=3)
+        warnings.warn(
+            "Using len to get tensor shape might cause the trace to be incorrect. Recommended usage would be tensor.shape[0]. Passing a tensor of different shape might lead to errors or silently give incorrect results.",
+            jit.TracerWarning,
+            stacklevel=3,
+        )
     else:
         warnings.warn(
             f"Converting {what} might cause the trace to be incorrect. We can't record the data flow of Python values, so this value will be treated as a constant in the "
@@ -85,7 +89,15 @@ def _iterate(tracer: Any, func: Any, args: Any, kwargs: Any) -> Any:
     return iter(items)
 
 
-_ATTRIBUTES = {"T": "aten::numpy_T", "mT": "aten::mT", "H": "aten::matrix_H", "mH": "aten::mH", "real": "aten::real", "imag": "aten::imag", "data": "aten::detach"}
+_ATTRIBUTES = {
+    "T": "aten::numpy_T",
+    "mT": "aten::mT",
+    "H": "aten::matrix_H",
+    "mH": "aten::mH",
+    "real": "aten::real",
+    "imag": "aten::imag",
+    "data": "aten::detach",
+}
 
 
 def _attribute(tracer: Any, func: Any, args: Any, kwargs: Any) -> Any:
@@ -119,7 +131,9 @@ def _indices(tracer: Any, tensor: Value, index: Any) -> tuple[Value, list[Value 
         place = tracer.graph.insertConstant(dim)
         if isinstance(part, slice):
             bounds = [tracer.value(b) for b in (part.start, part.stop)]
-            tensor = e.operator("aten::slice", [tensor, place, *bounds, tracer.value(1 if part.step is None else part.step)], None)
+            tensor = e.operator(
+                "aten::slice", [tensor, place, *bounds, tracer.value(1 if part.step is None else part.step)], None
+            )
         elif part is None:
             tensor = e.operator("aten::unsqueeze", [tensor, place], None)
         elif isinstance(part, int) and not isinstance(part, bool):

@@ -17,7 +17,9 @@ def traced_module(original: Module, top: type) -> tuple[Any, T.ClassType, dict[i
     return made, kind, paths
 
 
-def _build(original: Module, top: type, path: tuple[str, ...], paths: dict[int, Any], done: dict[int, Any]) -> tuple[Any, T.ClassType]:
+def _build(
+    original: Module, top: type, path: tuple[str, ...], paths: dict[int, Any], done: dict[int, Any]
+) -> tuple[Any, T.ClassType]:
     from flambeau.jit._modules import ScriptModule, TracedModule
 
     if id(original) in done:
@@ -60,7 +62,9 @@ def _note(module: Module, path: tuple[str, ...], paths: dict[int, Any]) -> None:
             _note(child, (*path, name), paths)
 
 
-def _plain_tensors(original: Module, made: Any, kind: T.ClassType, path: tuple[str, ...], paths: dict[int, Any]) -> None:
+def _plain_tensors(
+    original: Module, made: Any, kind: T.ClassType, path: tuple[str, ...], paths: dict[int, Any]
+) -> None:
     """Tensors that are plain attributes of the module become attributes of the trace."""
     from flambeau import _C
 

@@ -31,12 +31,20 @@ def _arithmetic(name: str, op: str, swapped: bool) -> Any:
         tracer = self.tracer
         operands = [self.value, tracer.recorder.as_value(tracer.value(other), None)]
         value = tracer.recorder.operator(op, operands[::-1] if swapped else operands, None)
-        return TracedInt.of(result, value, tracer) if isinstance(result, int) and not isinstance(result, bool) else result
+        return (
+            TracedInt.of(result, value, tracer) if isinstance(result, int) and not isinstance(result, bool) else result
+        )
 
     return method
 
 
-for _name, _op in (("add", "aten::add"), ("sub", "aten::sub"), ("mul", "aten::mul"), ("floordiv", "aten::floordiv"), ("mod", "aten::remainder")):
+for _name, _op in (
+    ("add", "aten::add"),
+    ("sub", "aten::sub"),
+    ("mul", "aten::mul"),
+    ("floordiv", "aten::floordiv"),
+    ("mod", "aten::remainder"),
+):
     setattr(TracedInt, f"__{_name}__", _arithmetic(f"__{_name}__", _op, False))
     setattr(TracedInt, f"__r{_name}__", _arithmetic(f"__r{_name}__", _op, True))
 

@@ -538,10 +538,9 @@ def unify(a: JitType, b: JitType, or_union: bool = False) -> JitType | None:
     if isinstance(a, OptionalType) or isinstance(b, OptionalType):
         inside = unify(a.element if isinstance(a, OptionalType) else a, b.element if isinstance(b, OptionalType) else b)
         return None if inside is None else optional_of(inside)
-    if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.items) == len(b.items):
-        if a.name == b.name:
-            parts = [unify(x, y) for x, y in zip(a.items, b.items)]
-            return None if None in parts else a.rebuilt([p for p in parts if p is not None])
+    if isinstance(a, TupleType) and isinstance(b, TupleType) and len(a.items) == len(b.items) and a.name == b.name:
+        parts = [unify(x, y) for x, y in zip(a.items, b.items)]
+        return None if None in parts else a.rebuilt([p for p in parts if p is not None])
     if isinstance(a, FutureType) and isinstance(b, FutureType):
         inside = unify(a.element, b.element)
         return None if inside is None else FutureType(inside)

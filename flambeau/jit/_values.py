@@ -244,7 +244,9 @@ def _common(kinds: list[T.JitType], what: str) -> T.JitType:
     for kind in kinds[1:]:
         joined = T.unify(joined, kind) if joined is not None else None
     if joined is None:
-        raise TypeError(f"{what} inputs to traced functions must have consistent type: {' and '.join(map(str, kinds[:2]))}")
+        raise TypeError(
+            f"{what} inputs to traced functions must have consistent type: {' and '.join(map(str, kinds[:2]))}"
+        )
     return joined
 
 
@@ -280,7 +282,7 @@ def _tensor(value: Any, kind: Any) -> Any:
 
 
 def _int(value: Any, kind: Any) -> Any:
-    if type(value) is int:
+    if isinstance(value, int) and not isinstance(value, (bool, enum.Enum)):
         return value
     if isinstance(value, (flambeau.dtype, flambeau.layout, flambeau.memory_format)):
         return enumerated(value)

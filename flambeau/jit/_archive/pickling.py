@@ -296,7 +296,9 @@ class ArchiveUnpickler(unpickler.SafeUnpickler):
         if isinstance(kind, T.TupleType):
             items = args[0] if len(args) == 1 and type(args[0]) is tuple and len(kind.fields) == len(args[0]) else args
             if len(items) != len(kind.fields):
-                raise unpickler.UnpicklingError(f"[jit.load] expected {len(kind.fields)} values for {kind.name}, got {len(items)}")
+                raise unpickler.UnpicklingError(
+                    f"[jit.load] expected {len(kind.fields)} values for {kind.name}, got {len(items)}"
+                )
             return _values.named_tuple_class(kind)(*items)
         raise unpickler.UnpicklingError(f"[jit.load] expected an enumeration or named tuple, got {kind}")
 
@@ -325,13 +327,17 @@ def _fill(made: Any, state: Any) -> None:
         kind.methods["__setstate__"].run()(made, state)
         return
     if not isinstance(state, dict):
-        raise unpickler.UnpicklingError(f"[jit.load] expected the attributes of {kind.name}, got {type(state).__name__}")
+        raise unpickler.UnpicklingError(
+            f"[jit.load] expected the attributes of {kind.name}, got {type(state).__name__}"
+        )
     for name, part in kind.attributes.items():
         if name not in state:
             if any(p == T.NONE for p in T.members_of(part)):
                 set_attribute(made, kind, name, None)
                 continue
-            raise unpickler.UnpicklingError(f"[jit.load] expected the attribute {name!r} of {kind.name}, got an object without it")
+            raise unpickler.UnpicklingError(
+                f"[jit.load] expected the attribute {name!r} of {kind.name}, got an object without it"
+            )
         try:
             value = _values.convert(state[name], part)
         except _values.Mismatch:

@@ -35,7 +35,25 @@ from flambeau.serialization import unpickler
 __all__ = ["CodeReader", "load"]
 
 _MAX_DEPTH = 900  # of nested syntax, far below what would exhaust the stack
-_BUILTINS = ("annotate", "int", "float", "bool", "str", "list", "getattr", "range", "isinstance", "print", "fork", "sorted", "tuple", "complex", "len", "hasattr", "dict")
+_BUILTINS = (
+    "annotate",
+    "int",
+    "float",
+    "bool",
+    "str",
+    "list",
+    "getattr",
+    "range",
+    "isinstance",
+    "print",
+    "fork",
+    "sorted",
+    "tuple",
+    "complex",
+    "len",
+    "hasattr",
+    "dict",
+)
 
 
 class _Torch(Sugared):
@@ -347,7 +365,9 @@ def _read(reader: Any, map_location: Any, extra: dict[str, Any] | None) -> Any:
         code.constants = tuple(unpickle(reader.read("constants.pkl"), constants.storage, code))
         made = unpickle(reader.read("data.pkl"), loader.storage, code)
     except RecursionError:
-        raise unpickler.UnpicklingError("[jit.load] expected a program of ordinary depth, got one nested too deeply") from None
+        raise unpickler.UnpicklingError(
+            "[jit.load] expected a program of ordinary depth, got one nested too deeply"
+        ) from None
     if not hasattr(made, "_script_type"):
         raise unpickler.UnpicklingError(f"[jit.load] expected a module, got {type(made).__name__}")
     for kind in list(code.types.values()):

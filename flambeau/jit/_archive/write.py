@@ -29,7 +29,9 @@ class CodeWriter:
     def need(self, kind: T.JitType) -> None:
         """Queue the definition of a named type or function."""
         target: Any = kind.function if isinstance(kind, T.FunctionType) else kind
-        named = isinstance(kind, (T.ClassType, T.InterfaceType, T.EnumType, T.FunctionType)) or (isinstance(kind, T.TupleType) and kind.name)
+        named = isinstance(kind, (T.ClassType, T.InterfaceType, T.EnumType, T.FunctionType)) or (
+            isinstance(kind, T.TupleType) and kind.name
+        )
         for part in kind.contained():
             self.need(part)
         key = id(target) if not isinstance(kind, T.TupleType) else hash(kind)
@@ -160,7 +162,9 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         m = _placeholder(m.function)
     kind = getattr(m, "__dict__", {}).get("_script_type")
     if not isinstance(kind, T.ClassType):
-        raise RuntimeError(f"[jit.save] expected a scripted or traced module or function, got {type(m).__name__}; call torch.jit.script first")
+        raise RuntimeError(
+            f"[jit.save] expected a scripted or traced module or function, got {type(m).__name__}; call torch.jit.script first"
+        )
     _check_exportable(kind, set())
     storages: dict[int, tuple[str, Any]] = {}
     pickle = PickleWriter(storages)
@@ -178,7 +182,10 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     for value in code.constants:
         table.value(value, infer_type(value))
     table.out += b"t"
-    records = [(f"extra/{name}", data.encode() if isinstance(data, str) else bytes(data)) for name, data in (_extra_files or {}).items()]
+    records = [
+        (f"extra/{name}", data.encode() if isinstance(data, str) else bytes(data))
+        for name, data in (_extra_files or {}).items()
+    ]
     write_records(f, records, storages, pickle.finish(), code.files, constants, table.finish())
 
 
@@ -201,7 +208,9 @@ def _check_exportable(kind: T.ClassType, seen: set[int]) -> None:
             _check_exportable(part, seen)
 
 
-def write_records(f: Any, records: list[Any], storages: Any, data: bytes, files: dict[str, list[str]], constants: Any, table: bytes) -> None:
+def write_records(
+    f: Any, records: list[Any], storages: Any, data: bytes, files: dict[str, list[str]], constants: Any, table: bytes
+) -> None:
     from flambeau.serialization import _is_path, replacing
 
     def write(sink: Any, folder: str) -> None:

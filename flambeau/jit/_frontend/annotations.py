@@ -27,7 +27,10 @@ def qualified_name(obj: Any, mangle: bool = True) -> str:
     if qualified is not None:
         return str(qualified)
     module = "torch" + module[len("flambeau") :] if module.split(".")[0] == "flambeau" else module
-    module = ".".join(part if part.isidentifier() else "_" + "".join(c if c.isalnum() else "_" for c in part) for part in module.split("."))
+    module = ".".join(
+        part if part.isidentifier() else "_" + "".join(c if c.isalnum() else "_" for c in part)
+        for part in module.split(".")
+    )
     if module == "__main__":
         return f"__torch__.{name}"
     return f"__torch__.{module}.{name}"
@@ -44,9 +47,7 @@ def type_of_enum(cls: type) -> T.EnumType:
             )
         kind = kinds.pop()
         if kind not in (T.INT, T.FLOAT, T.STRING):
-            raise RuntimeError(
-                f"Cannot create Enum with value type '{kind}', only int, float and string are supported"
-            )
+            raise RuntimeError(f"Cannot create Enum with value type '{kind}', only int, float and string are supported")
         members = {member.name: member for member in cls}  # type: ignore[attr-defined, var-annotated]
         _ENUMS[cls] = T.EnumType(qualified_name(cls), kind, members, cls)
     return _ENUMS[cls]
@@ -57,7 +58,7 @@ def type_of_named_tuple(cls: Any, value: Any = None) -> T.TupleType:
         return _TUPLES[cls]
     hints = _hints(cls)
     kinds = []
-    for index, field in enumerate(cls._fields):
+    for _index, field in enumerate(cls._fields):
         if field in hints:
             kinds.append(type_of(hints[field]))
         else:
@@ -99,7 +100,7 @@ def type_of(annotation: Any) -> T.JitType:
         return _of_class(annotation)
     if isinstance(annotation, typing.TypeVar):
         raise TypeError(f"Unknown type annotation: '{annotation}'")
-    if annotation is typing.List or annotation is typing.Dict or annotation is typing.Tuple or annotation is typing.Optional:
+    if annotation is list or annotation is dict or annotation is tuple or annotation is typing.Optional:
         raise TypeError(f"Unknown type annotation: '{annotation}': expected the types it contains")
     supported = getattr(annotation, "_jit_type_", None)
     if supported is not None:
@@ -117,7 +118,9 @@ def _generic(origin: Any, inside: tuple[Any, ...], annotation: Any) -> T.JitType
     if origin in (dict, typing.Dict) or getattr(origin, "__name__", "") == "OrderedDict":  # noqa: UP006
         key = type_of(inside[0])
         if key not in (T.INT, T.STRING, T.FLOAT, T.BOOL, T.COMPLEX, T.TENSOR) and not isinstance(key, T.EnumType):
-            raise TypeError(f"Cannot create dict for key type '{key}', only int, float, complex, Tensor, device and string keys are supported")
+            raise TypeError(
+                f"Cannot create dict for key type '{key}', only int, float, complex, Tensor, device and string keys are supported"
+            )
         return T.DictType(key, type_of(inside[1]))
     if origin in (tuple, typing.Tuple):  # noqa: UP006
         return T.TupleType(() if inside in ((), ((),)) else (type_of(a) for a in inside))
@@ -201,7 +204,11 @@ def _resolved(annotation: Any, resolver: Any) -> Any:
         return typing.Union[tuple(parts)]
     if origin in (typing.Annotated, typing.Final):
         return parts[0]
-    return annotation.copy_with(tuple(parts)) if hasattr(annotation, "copy_with") else types.GenericAlias(origin, tuple(parts))
+    return (
+        annotation.copy_with(tuple(parts))
+        if hasattr(annotation, "copy_with")
+        else types.GenericAlias(origin, tuple(parts))
+    )
 
 
 class BroadcastingType(T.ListType):
@@ -211,9 +218,18 @@ class BroadcastingType(T.ListType):
 
 
 def _broadcasting(node: ast.expr, resolver: Any) -> T.JitType | None:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        inner = _broadcasting(node.left, resolver)
+        return None if inner is None else T.OptionalType(inner)
     if not isinstance(node, ast.Subscript):
         return None
-    name = node.value.id if isinstance(node.value, ast.Name) else node.value.attr if isinstance(node.value, ast.Attribute) else ""
+    name = (
+        node.value.id
+        if isinstance(node.value, ast.Name)
+        else node.value.attr
+        if isinstance(node.value, ast.Attribute)
+        else ""
+    )
     optional = name == "Optional"
     if optional and isinstance(node.slice, ast.Subscript):
         inner = _broadcasting(node.slice, resolver)
@@ -226,6 +242,8 @@ def _broadcasting(node: ast.expr, resolver: Any) -> T.JitType | None:
 
 def broadcast_length(node: ast.expr | None) -> int | None:
     """n of an annotation `BroadcastingListn[...]`."""
+    if isinstance(node, ast.BinOp):
+        node = node.left
     while isinstance(node, ast.Subscript):
         name = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
         if name.startswith("BroadcastingList"):

@@ -67,7 +67,9 @@ def compile_function(python: Any, extra: Any = None) -> Function:
 def declared_signature(declaration: Any) -> Signature:
     """The signature as written, for calls of a function from its own body."""
     arguments = [
-        Argument(p.name, p.kind or T.TensorType(inferred=True), p.default if p.has_default else NO_DEFAULT, p.kwarg_only)
+        Argument(
+            p.name, p.kind or T.TensorType(inferred=True), p.default if p.has_default else NO_DEFAULT, p.kwarg_only
+        )
         for p in declaration.parameters
     ]
     return Signature(declaration.name, "", arguments, [Argument("", declaration.result)])
@@ -79,7 +81,10 @@ def callable_value(e: Any, obj: Any, node: Any) -> Any:
     from flambeau.nn import Module
 
     if isinstance(obj, Module):
-        raise e.error(node, f"module '{type(obj).__name__}' cannot be used here: modules have to be submodules of the scripted module")
+        raise e.error(
+            node,
+            f"module '{type(obj).__name__}' cannot be used here: modules have to be submodules of the scripted module",
+        )
     if isinstance(obj, functools.partial):
         return Partial(obj)
     if isinstance(obj, types.MethodType):
@@ -101,7 +106,10 @@ def callable_value(e: Any, obj: Any, node: Any) -> Any:
         return PythonCall(obj)
     if kind in (UNUSED, DROP):
         signature = python_signature(obj)
-        return Raises(f"This Python function is annotated to be ignored and cannot be run: {obj.__name__}", signature.result_type())
+        return Raises(
+            f"This Python function is annotated to be ignored and cannot be run: {obj.__name__}",
+            signature.result_type(),
+        )
     overloads = overloads_of(obj)
     if overloads:
         return FunctionRef(overloads)
@@ -154,12 +162,14 @@ def python_signature(function: Any, owner: Any = None) -> Signature:
         parameters = declaration.parameters[1:] if owner is not None else declaration.parameters
         result = declaration.result or T.TENSOR
         arguments = [
-            Argument(p.name, p.kind or T.TensorType(inferred=True), p.default if p.has_default else NO_DEFAULT, p.kwarg_only)
+            Argument(
+                p.name, p.kind or T.TensorType(inferred=True), p.default if p.has_default else NO_DEFAULT, p.kwarg_only
+            )
             for p in parameters
         ]
         return Signature(function.__name__, "", arguments, [Argument("", result)])
     except OSError:
-        names = [p for p in inspect.signature(function).parameters]
+        names = list(inspect.signature(function).parameters)
         names = names[1:] if owner is not None else names
         return Signature(function.__name__, "", [Argument(n, T.TENSOR) for n in names], [Argument("", T.TENSOR)])
     except Exception as error:

@@ -69,8 +69,10 @@ class Calls:
 
     def callee_name(self, node: ast.expr) -> str | None:
         """The name of a builtin or function of `jit` that a call's head stands for."""
-        if isinstance(node, ast.Name) and node.id not in self.env and node.id in (
-            "isinstance", "hasattr", "super", "is_scripting"
+        if (
+            isinstance(node, ast.Name)
+            and node.id not in self.env
+            and node.id in ("isinstance", "hasattr", "super", "is_scripting")
         ):
             found = self.try_resolve(node.id)
             return found.name if isinstance(found, Special) else None
@@ -87,7 +89,10 @@ class Calls:
     def call_operator(self, name: str, args: list[Value], kwargs: dict[str, Value], node: Any) -> Any:
         candidates = signatures(name)
         if not candidates:
-            raise self.error(node, f"Unknown builtin op: {name}.\nCould not find any similar ops to {name}. This op may not exist or may not be currently supported in TorchScript")
+            raise self.error(
+                node,
+                f"Unknown builtin op: {name}.\nCould not find any similar ops to {name}. This op may not exist or may not be currently supported in TorchScript",
+            )
         result = match_any(candidates, args, kwargs)
         if not isinstance(result, Match):
             raise self.no_match(name, result, args, node)
@@ -133,7 +138,9 @@ class Calls:
         place.attributes["name"] = ("s", function.name.rpartition(".")[2])
         return place._outputs[0]
 
-    def _matched(self, functions: list[Any], bound: list[Value], args: list[Any], kwargs: dict[str, Any], node: Any) -> tuple[Any, Match]:
+    def _matched(
+        self, functions: list[Any], bound: list[Value], args: list[Any], kwargs: dict[str, Any], node: Any
+    ) -> tuple[Any, Match]:
         values = [*bound, *(self.argument(a, node) for a in args)]
         named = {k: self.argument(v, node) for k, v in kwargs.items()}
         reasons = []
@@ -159,7 +166,9 @@ class Calls:
                 raise
             caller = self.function.name.rpartition(".")[2]
             callee = function.name.rpartition(".")[2]
-            extended = type(error)(f"{error}\n'{callee}' is being compiled since it was called from '{caller}'\n{self.source.range_of(node).highlight()}\n")
+            extended = type(error)(
+                f"{error}\n'{callee}' is being compiled since it was called from '{caller}'\n{self.source.range_of(node).highlight()}\n"
+            )
             extended._located = True  # type: ignore[attr-defined]
             raise extended from None
 
@@ -174,7 +183,9 @@ class Calls:
         function, result = self._matched(methods, [owner], args, kwargs, node)
         return self._insert_call(function, names[methods.index(function)], result, node)
 
-    def call_compiled_method(self, owner: Value, method: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
+    def call_compiled_method(
+        self, owner: Value, method: Any, args: list[Any], kwargs: dict[str, Any], node: Any
+    ) -> Any:
         function, result = self._matched([method], [owner], args, kwargs, node)
         return self._insert_call(function, function.name.rpartition(".")[2], result, node)
 
@@ -185,7 +196,9 @@ class Calls:
         place.call = function
         return place._outputs[0]
 
-    def _call_interface(self, owner: Value, kind: T.InterfaceType, name: str, args: list[Any], kwargs: dict[str, Any], node: Any) -> Value:
+    def _call_interface(
+        self, owner: Value, kind: T.InterfaceType, name: str, args: list[Any], kwargs: dict[str, Any], node: Any
+    ) -> Value:
         if name not in kind.methods:
             raise self.error(node, f"Tried to access nonexistent attribute or method '{name}' of type '{kind.name}'")
         from flambeau.jit._schemas import match
@@ -223,11 +236,11 @@ class Calls:
 
     # ------------------------------------------------------------------ conversions
 
-    def implicitly(self, value: Value, kind: T.JitType) -> Value:
-        """The value as one of a type, when a tuple can become a list or a tensor a number."""
+    def implicitly(self, value: Value, kind: T.JitType, conversions: bool = False) -> Value:
+        """The value as one of a type, when a tuple can become a list or, with conversions, a tensor a number."""
         if T.is_subtype(value.type(), kind):
             return value
-        maker = convert(value, kind, {}, True)
+        maker = convert(value, kind, {}, conversions)
         return value if maker is None else maker(self.graph)
 
     def to_bool(self, thing: Any, node: Any) -> Value:
@@ -271,7 +284,7 @@ class Calls:
         return self.graph.insertConstant(None, T.NONE)
 
     def special_range(self, node: ast.Call) -> RangeRef:
-        values = [self.implicitly(self.value_of(a), T.INT) for a in node.args]
+        values = [self.implicitly(self.value_of(a), T.INT, True) for a in node.args]
         for value in values:
             if value.type() != T.INT:
                 raise self.error(node, f"range() expected an int, got {value.type().annotation_str}")
@@ -464,10 +477,12 @@ class Calls:
         if len(node.args) != 2:
             raise self.error(node, f"Expected a type and a value for annotate, got {len(node.args)} arguments")
         kind = self.type_of(node.args[0])
-        value = self.implicitly(self.as_value(self.expression(node.args[1], kind), node), kind)
+        value = self.implicitly(self.as_value(self.expression(node.args[1], kind), node), kind, self.in_archive)
         if not T.is_subtype(value.type(), kind):
-            raise self.error(node, f"expected an expression of type {kind.annotation_str} but found {value.type().annotation_str}")
-        if value.type() != kind and value.node()._kind != "prim::Constant" or value.type() == T.NONE:
+            raise self.error(
+                node, f"expected an expression of type {kind.annotation_str} but found {value.type().annotation_str}"
+            )
+        if (value.type() != kind and value.node()._kind != "prim::Constant") or value.type() == T.NONE:
             place = self.graph.insert("prim::annotate", [value], [kind])
             return place._outputs[0]
         return value

@@ -39,7 +39,9 @@ def script_class(cls: type) -> T.ClassType:
         return special
     bases = [b for b in cls.__mro__[1:] if b is not object]
     if bases:
-        raise RuntimeError(f"[jit.script] expected a class that does not inherit, got {cls.__name__} with the base {bases[0].__name__}: TorchScript classes do not support inheritance yet")
+        raise RuntimeError(
+            f"[jit.script] expected a class that does not inherit, got {cls.__name__} with the base {bases[0].__name__}: TorchScript classes do not support inheritance yet"
+        )
     kind = T.ClassType(unique_name(qualified_name(cls)))
     kind.python = cls
     _classes[cls] = kind
@@ -148,7 +150,7 @@ def _dataclass_methods(cls: type, members: dict[str, Any]) -> dict[str, Any]:
     texts = {"__init__": f"def __init__(self, {', '.join(heads)}) -> None:\n" + "\n".join(body or ["    pass"]) + "\n"}
     compared = [f for f in fields if f.compare]
     for method, op in (("__eq__", "=="),):
-        if getattr(cls, "__dataclass_params__").eq:
+        if cls.__dataclass_params__.eq:
             tests = " and ".join(f"self.{f.name} {op} other.{f.name}" for f in compared) or "True"
             texts[method] = f"def {method}(self, other: {cls.__name__}) -> bool:\n    return {tests}\n"
     made: dict[str, Any] = {}
@@ -168,9 +170,17 @@ def _context_manager(cls: type) -> T.ClassType | None:
     """`torch.no_grad()` and the like as classes whose methods are Python's."""
     import flambeau
 
-    known = {flambeau.no_grad: "no_grad", flambeau.enable_grad: "enable_grad", flambeau.inference_mode: "inference_mode"}
+    known = {
+        flambeau.no_grad: "no_grad",
+        flambeau.enable_grad: "enable_grad",
+        flambeau.inference_mode: "inference_mode",
+    }
     name = known.get(cls)
-    modules = {"no_grad": "torch.autograd.grad_mode", "enable_grad": "torch.autograd.grad_mode", "inference_mode": "torch.autograd.grad_mode"}
+    modules = {
+        "no_grad": "torch.autograd.grad_mode",
+        "enable_grad": "torch.autograd.grad_mode",
+        "inference_mode": "torch.autograd.grad_mode",
+    }
     if name is not None:
         return grad_mode_class(f"__torch__.{modules[name]}.{name}", name)
     if cls.__name__ in ("record_function",) and cls.__module__.startswith(("flambeau", "torch")):

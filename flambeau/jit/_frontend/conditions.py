@@ -50,7 +50,9 @@ class Conditions:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             inner = self.condition(node.operand)
             if inner.static is not None:
-                return Condition(self.graph.insertConstant(not inner.static), not inner.static, inner.if_false, inner.if_true)
+                return Condition(
+                    self.graph.insertConstant(not inner.static), not inner.static, inner.if_false, inner.if_true
+                )
             value = self.operator("aten::__not__", [inner.value], node)
             return Condition(value, None, inner.if_false, inner.if_true)
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Is, ast.IsNot)):
@@ -122,7 +124,11 @@ class Conditions:
         left = self.expression(node.left)
         right = self.expression(node.comparators[0])
         subject_node, subject = node.left, left
-        if isinstance(left, Value) and left.type() == T.NONE and not (isinstance(right, Value) and right.type() == T.NONE):
+        if (
+            isinstance(left, Value)
+            and left.type() == T.NONE
+            and not (isinstance(right, Value) and right.type() == T.NONE)
+        ):
             subject_node, subject, right = node.comparators[0], right, left
         against_none = isinstance(right, Value) and right.type() == T.NONE
         if against_none and not isinstance(subject, Value):

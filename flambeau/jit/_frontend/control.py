@@ -40,7 +40,9 @@ def always_exits(statements: list[ast.stmt]) -> bool:
     return False
 
 
-def has_exit(statements: list[ast.stmt], kinds: Any = (ast.Return, ast.Break, ast.Continue), in_loops: bool = True) -> bool:
+def has_exit(
+    statements: list[ast.stmt], kinds: Any = (ast.Return, ast.Break, ast.Continue), in_loops: bool = True
+) -> bool:
     """Whether statements contain an exit that concerns the code around them."""
     for statement in statements:
         if isinstance(statement, kinds):
@@ -93,9 +95,7 @@ class Control:
 
     # ------------------------------------------------------------------ branches
 
-    def emit_if(
-        self, condition: Condition, then: Callable[[], None], other: Callable[[], None], node: Any
-    ) -> None:
+    def emit_if(self, condition: Condition, then: Callable[[], None], other: Callable[[], None], node: Any) -> None:
         """A branch on a condition, with what it says about types in force inside."""
         if condition.static is not None:
             self.refine(condition.if_true if condition.static else condition.if_false)
@@ -105,6 +105,7 @@ class Control:
         place: Node = self.graph.insert("prim::If", [condition.value])
         envs = []
         for refinements, work in ((condition.if_true, then), (condition.if_false, other)):
+
             def refined(refinements: Any = refinements, work: Any = work) -> None:
                 self.refine(refinements)
                 work()
@@ -186,7 +187,9 @@ class Control:
         if any(v is not None and not isinstance(v, Value) for v in values):
             values = [self._inside(b, lambda v=v: self._as_output(v, node)) for b, v in zip(place._blocks, values)]
             if any(v is None for v in values):
-                self.env[name] = Undefined(f"{name} is a different Python object in each branch:\n{self.source.range_of(node).highlight()}")
+                self.env[name] = Undefined(
+                    f"{name} is a different Python object in each branch:\n{self.source.range_of(node).highlight()}"
+                )
                 return
         self._output(place, name, values, before, node)
 
@@ -204,7 +207,10 @@ class Control:
         if kind is None and declared is not None and all(T.is_subtype(v.type(), declared) for v in present):
             kind = declared
         if kind is None and name == RESULT:
-            raise self.error(node, f"Previous return statement returned a value of type {present[0].type().annotation_str} but this return statement returns a value of type {present[1].type().annotation_str}")
+            raise self.error(
+                node,
+                f"Previous return statement returned a value of type {present[0].type().annotation_str} but this return statement returns a value of type {present[1].type().annotation_str}",
+            )
         if kind is None:
             reason = (
                 f"Type mismatch: {name} is set to type {values[0].type().annotation_str} in the true branch and type "
@@ -221,7 +227,9 @@ class Control:
             output.setDebugName(f"{name}.1")
         self.env[name] = output
 
-    def choose(self, condition: Condition, then: Callable[[], Any], other: Callable[[], Any], node: Any, what: str = "") -> Any:
+    def choose(
+        self, condition: Condition, then: Callable[[], Any], other: Callable[[], Any], node: Any, what: str = ""
+    ) -> Any:
         """The value of one of two expressions."""
         if condition.static is not None:
             self.refine(condition.if_true if condition.static else condition.if_false)
@@ -230,6 +238,7 @@ class Control:
         place: Node = self.graph.insert("prim::If", [condition.value])
         results: list[Value] = []
         for refinements, work in ((condition.if_true, then), (condition.if_false, other)):
+
             def run(refinements: Any = refinements, work: Any = work) -> None:
                 self.refine(refinements)
                 results.append(self.as_value(work(), node))
@@ -237,7 +246,10 @@ class Control:
             self.in_block(place.addBlock(), run)
         kind = T.unify(results[0].type(), results[1].type(), or_union=True)
         if kind is None:
-            raise self.error(node, f"{what or 'if-expression'} has true branch of type {results[0].type().annotation_str} and false branch of type {results[1].type().annotation_str}")
+            raise self.error(
+                node,
+                f"{what or 'if-expression'} has true branch of type {results[0].type().annotation_str} and false branch of type {results[1].type().annotation_str}",
+            )
         for block, value in zip(place._blocks, results):
             block.registerOutput(value)
         return place.addOutput(kind)
@@ -321,7 +333,9 @@ class Control:
         if test is not None:
             first = self.as_condition_value(self.condition(test), test)
         count = trips if trips is not None else self.graph.insertConstant(MAX_TRIPS)
-        names = [n for n in dict.fromkeys([*assigned_names(body), *targets]) if isinstance(self.env.get(n), (Value, Several))]
+        names = [
+            n for n in dict.fromkeys([*assigned_names(body), *targets]) if isinstance(self.env.get(n), (Value, Several))
+        ]
         names = [n for n in names if not self._is_constant_sugar(n)]
         initial = [self.as_value(self.env[n], statement) for n in names]
         for name, value in zip(names, initial):
@@ -355,7 +369,9 @@ class Control:
 
     def _is_constant_sugar(self, name: str) -> bool:
         value = self.env.get(name)
-        return isinstance(value, Several) and any(isinstance(x, Sugared) and not isinstance(x, Several) for x in value.elements)
+        return isinstance(value, Several) and any(
+            isinstance(x, Sugared) and not isinstance(x, Several) for x in value.elements
+        )
 
     def _loop_inputs(self, block: Block, names: list[str], initial: list[Value]) -> dict[str, Any]:
         inner: dict[str, Any] = {}
@@ -380,19 +396,30 @@ class Control:
         if dynamic:
             stop = dynamic[0]
             if len(dynamic) == 2:
-                stop = self.choose(Condition(dynamic[0]), lambda: self.graph.insertConstant(True), lambda: dynamic[1], statement)
+                stop = self.choose(
+                    Condition(dynamic[0]), lambda: self.graph.insertConstant(True), lambda: dynamic[1], statement
+                )
         if test is None:
-            return self.graph.insertConstant(True) if stop is None else self.operator("aten::__not__", [stop], statement)
+            return (
+                self.graph.insertConstant(True) if stop is None else self.operator("aten::__not__", [stop], statement)
+            )
         again = lambda: self.as_condition_value(self.condition(test), test)  # noqa: E731
         if stop is None:
             return again()
         return self.choose(Condition(stop), lambda: self.graph.insertConstant(False), again, statement)
 
     def _loop_outputs(
-        self, place: Node, block: Block, names: list[str], initial: list[Value], after: dict[str, Any], unset: Value | None, node: Any
+        self,
+        place: Node,
+        block: Block,
+        names: list[str],
+        initial: list[Value],
+        after: dict[str, Any],
+        unset: Value | None,
+        node: Any,
     ) -> None:
         inputs = block._param._outputs[1:]
-        for name, value, carried in zip(names, initial, inputs):
+        for name, _value, carried in zip(names, initial, inputs):
             final = after.get(name)
             if name == RETURNED:
                 final = self._inside(block, lambda final=final: self.flag_value(final))
@@ -404,7 +431,10 @@ class Control:
                     raise self.error(node, reason)
                 final = self._inside(block, lambda final=final: self.as_value(final, node))
                 if not T.is_subtype(final.type(), carried.type()):
-                    raise self.error(node, f"Variable '{name}' previously had type {carried.type().annotation_str} but is now being assigned to a value of type {final.type().annotation_str}")
+                    raise self.error(
+                        node,
+                        f"Variable '{name}' previously had type {carried.type().annotation_str} but is now being assigned to a value of type {final.type().annotation_str}",
+                    )
             block.registerOutput(final)
             output = place.addOutput(carried.type())
             if not name.startswith("$"):

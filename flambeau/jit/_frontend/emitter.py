@@ -73,22 +73,44 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
         expected = self.result_type
         if self.env.get(RAISED):
             return self.graph.insert("prim::Uninitialized", [], [expected or T.NONE])._outputs[0]
-        if expected is not None and not any(p == T.NONE for p in T.members_of(expected)) and not isinstance(expected, T.AnyType):
-            raise self.error(self.declaration.node, f"Function was not annotated as having type None, but does not return along all paths: expected {expected.annotation_str}")
+        if (
+            expected is not None
+            and not any(p == T.NONE for p in T.members_of(expected))
+            and not isinstance(expected, T.AnyType)
+        ):
+            raise self.error(
+                self.declaration.node,
+                f"Function was not annotated as having type None, but does not return along all paths: expected {expected.annotation_str}",
+            )
         return self.graph.insertConstant(None, T.NONE)
 
     def _partial_result(self) -> None:
         kinds = [k for k in self.returned_types if k != T.NONE]
         if kinds or (self.result_type is not None and self.result_type != T.NONE):
-            raise self.error(self.declaration.node, "Function does not return along all paths: expected a return statement at the end")
+            raise self.error(
+                self.declaration.node,
+                "Function does not return along all paths: expected a return statement at the end",
+            )
 
     def _signature(self, result: Value) -> Signature:
         arguments = []
-        nodes = [*self.declaration.node.args.posonlyargs, *self.declaration.node.args.args, *self.declaration.node.args.kwonlyargs]  # type: ignore[attr-defined]
+        nodes = [
+            *self.declaration.node.args.posonlyargs,
+            *self.declaration.node.args.args,
+            *self.declaration.node.args.kwonlyargs,
+        ]  # type: ignore[attr-defined]
         for parameter, node in zip(self.declaration.parameters, nodes):
             kind = parameter.kind or T.TensorType(inferred=True)
             default = parameter.default if parameter.has_default else NO_DEFAULT
-            arguments.append(Argument(parameter.name, kind, self._default(default, kind, broadcast_length(node.annotation)), parameter.kwarg_only, broadcast_length(node.annotation)))
+            arguments.append(
+                Argument(
+                    parameter.name,
+                    kind,
+                    self._default(default, kind, broadcast_length(node.annotation)),
+                    parameter.kwarg_only,
+                    broadcast_length(node.annotation),
+                )
+            )
         kind = self.result_type
         if kind is None:
             kind = T.TENSOR if isinstance(result.type(), T.TensorType) else result.type()
@@ -104,7 +126,9 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
         try:
             return convert(value, kind)
         except Mismatch:
-            raise RuntimeError(f"Expected a default value of type {kind.annotation_str} on parameter, got {value!r}") from None
+            raise RuntimeError(
+                f"Expected a default value of type {kind.annotation_str} on parameter, got {value!r}"
+            ) from None
 
     # ------------------------------------------------------------------ names, types and errors
 

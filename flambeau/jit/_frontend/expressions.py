@@ -46,7 +46,9 @@ class Expressions:
         if handler is None:
             raise self.unsupported(node, f"{type(node).__name__} expressions aren't supported")
         self.graph.current_range = self.source.range_of(node)
-        if hint is not None and isinstance(node, (ast.List, ast.Dict, ast.ListComp, ast.DictComp, ast.Tuple, ast.IfExp)):
+        if hint is not None and isinstance(
+            node, (ast.List, ast.Dict, ast.ListComp, ast.DictComp, ast.Tuple, ast.IfExp)
+        ):
             return handler(node, hint)
         return handler(node)
 
@@ -97,14 +99,20 @@ class Expressions:
 
     def expr_Tuple(self, node: ast.Tuple, hint: T.JitType | None = None) -> Any:
         elements: list[Any] = []
-        kinds = hint.items if isinstance(hint, T.TupleType) and len(hint.items) == len(node.elts) else [None] * len(node.elts)
+        kinds = (
+            hint.items
+            if isinstance(hint, T.TupleType) and len(hint.items) == len(node.elts)
+            else [None] * len(node.elts)
+        )
         for part, kind in zip(node.elts, kinds):
             if isinstance(part, ast.Starred):
                 elements += self.elements_of(self.expression(part.value), part)
             else:
                 elements.append(self.expression(part, kind))
         if all(isinstance(e, Value) for e in elements):
-            return self.graph.insert("prim::TupleConstruct", elements, [T.TupleType(e.type() for e in elements)])._outputs[0]
+            return self.graph.insert(
+                "prim::TupleConstruct", elements, [T.TupleType(e.type() for e in elements)]
+            )._outputs[0]
         return Several(elements)
 
     def expr_List(self, node: ast.List, hint: T.JitType | None = None) -> Any:
@@ -125,10 +133,14 @@ class Expressions:
                     kinds = ", ".join(sorted({v.type().annotation_str for v in values}))
                     joined = T.union_of([v.type() for v in values])
                     if not self.allow_unions:
-                        raise self.error(node, f"Could not unify type list, expected one element type but found {kinds}")
+                        raise self.error(
+                            node, f"Could not unify type list, expected one element type but found {kinds}"
+                        )
                 kind = joined
         self.graph.current_range = self.source.range_of(node) if node is not None else None
-        return self.graph.insert("prim::ListConstruct", values, [T.ListType(T.TENSOR if isinstance(kind, T.TensorType) else kind)])._outputs[0]
+        return self.graph.insert(
+            "prim::ListConstruct", values, [T.ListType(T.TENSOR if isinstance(kind, T.TensorType) else kind)]
+        )._outputs[0]
 
     def expr_Dict(self, node: ast.Dict, hint: T.JitType | None = None) -> Value:
         wanted = hint.element if isinstance(hint, T.OptionalType) else hint
@@ -150,17 +162,26 @@ class Expressions:
             for one in values[1:]:
                 kind = T.unify(kind, one.type(), or_union=True) if kind is not None else None
         elif any(not T.is_subtype(v.type(), kind) for v in values):
-            raise self.error(node, f"Dict type annotation `Dict[{key_kind.annotation_str}, {kind.annotation_str}]` did not match the types of the actual dict items")
+            raise self.error(
+                node,
+                f"Dict type annotation `Dict[{key_kind.annotation_str}, {kind.annotation_str}]` did not match the types of the actual dict items",
+            )
         pairs = [x for pair in zip(keys, values) for x in pair]
         assert kind is not None
-        return self.graph.insert("prim::DictConstruct", pairs, [T.DictType(key_kind, T.TENSOR if isinstance(kind, T.TensorType) else kind)])._outputs[0]
+        return self.graph.insert(
+            "prim::DictConstruct", pairs, [T.DictType(key_kind, T.TENSOR if isinstance(kind, T.TensorType) else kind)]
+        )._outputs[0]
 
     # ------------------------------------------------------------------ operators
 
     def expr_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
             return self.as_condition_value(self.condition(node), node)
-        if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant) and isinstance(node.operand.value, (int, float, complex)):
+        if (
+            isinstance(node.op, ast.USub)
+            and isinstance(node.operand, ast.Constant)
+            and isinstance(node.operand.value, (int, float, complex))
+        ):
             return self.graph.insertConstant(-node.operand.value)
         value = self.value_of(node.operand)
         if isinstance(node.op, ast.UAdd):
@@ -197,7 +218,9 @@ class Expressions:
 
     def expr_IfExp(self, node: ast.IfExp, hint: T.JitType | None = None) -> Any:
         condition = self.condition(node.test)
-        return self.choose(condition, lambda: self.expression(node.body, hint), lambda: self.expression(node.orelse, hint), node)
+        return self.choose(
+            condition, lambda: self.expression(node.body, hint), lambda: self.expression(node.orelse, hint), node
+        )
 
     def expr_Compare(self, node: ast.Compare) -> Value:
         if len(node.ops) > 1:
@@ -265,7 +288,9 @@ class Expressions:
             return self.object_attribute(owner, kind, name, node)
         if isinstance(kind, T.InterfaceType):
             if name not in kind.methods:
-                raise self.error(node, f"Tried to access nonexistent attribute or method '{name}' of type '{kind.name}'")
+                raise self.error(
+                    node, f"Tried to access nonexistent attribute or method '{name}' of type '{kind.name}'"
+                )
             return MethodRef(owner, [name])
         if isinstance(kind, T.TupleType) and name in kind.fields:
             return self.tuple_element(owner, kind.fields.index(name))
@@ -277,7 +302,7 @@ class Expressions:
             return self.operator(f"prim::{name}", [owner], node)
         if isinstance(kind, (T.FloatType, T.ComplexType)) and name in ("real", "imag"):
             return self.operator(f"aten::{name}", [owner], node)
-        if isinstance(kind, T.UnionType) or isinstance(kind, T.OptionalType):
+        if isinstance(kind, (T.UnionType, T.OptionalType)):
             raise self.error(node, f"'{kind.annotation_str}' object has no attribute or method '{name}'")
         return self._bound_operator(owner, name, node)
 
@@ -289,7 +314,9 @@ class Expressions:
             return METHODS[type(owner.type()), name](owner)
         for space in ("aten", "prim"):
             found = signatures(f"{space}::{name}")
-            if any(s.arguments and T.bind(s.arguments[0].type, owner.type(), {}) for s in found) or any(s.variadic for s in found):
+            if any(s.arguments and T.bind(s.arguments[0].type, owner.type(), {}) for s in found) or any(
+                s.variadic for s in found
+            ):
                 return Builtin(f"{space}::{name}", owner)
         raise self.error(node, f"'{owner.type().annotation_str}' object has no attribute or method '{name}'")
 
@@ -311,7 +338,10 @@ class Expressions:
 
             return FunctionRef([kind.static_methods[name]])
         hint = f" {kind.unsupported[name]}" if name in kind.unsupported else ""
-        raise self.error(node, f"'{kind.name}' object has no attribute or method '{name}'. Tried to access nonexistent attribute or method '{name}' of type '{kind.name}'. Did you forget to initialize an attribute in __init__()?{hint}")
+        raise self.error(
+            node,
+            f"'{kind.name}' object has no attribute or method '{name}'. Tried to access nonexistent attribute or method '{name}' of type '{kind.name}'. Did you forget to initialize an attribute in __init__()?{hint}",
+        )
 
     # ------------------------------------------------------------------ comprehensions
 
@@ -346,7 +376,9 @@ class Expressions:
             raise self.unsupported(node, "Comprehension ifs are not supported yet")
         return node.generators[0]
 
-    def comprehension_over(self, subject: Any, element: Callable[[Any], Any], node: Any, hint: T.JitType | None = None) -> Value:
+    def comprehension_over(
+        self, subject: Any, element: Callable[[Any], Any], node: Any, hint: T.JitType | None = None
+    ) -> Value:
         """A list made by a loop."""
         made = self.graph.insert("prim::ListConstruct", [], [T.ListType(hint or T.TENSOR)])._outputs[0]
 

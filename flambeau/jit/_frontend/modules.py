@@ -7,6 +7,7 @@ found from: its methods are compiled when a script uses them, its Python functio
 from __future__ import annotations
 
 import enum
+import inspect
 import types
 import typing
 import weakref
@@ -68,7 +69,7 @@ def _class_annotations(instance: Module) -> dict[str, Any]:
     for cls in reversed(type(instance).__mro__):
         if cls.__module__.startswith("flambeau.nn."):
             continue
-        own = cls.__dict__.get("__annotations__", {})
+        own = inspect.get_annotations(cls)
         if any(isinstance(a, str) for a in own.values()):
             try:
                 import sys
@@ -102,7 +103,10 @@ _INTERNAL: set[str] = set()
 
 def _internal() -> set[str]:
     if not _INTERNAL:
-        _INTERNAL.update(set(Module().__dict__) | {"_is_full_backward_hook", "_torchdynamo_inline", "_forward_hooks", "call_super_init"})
+        _INTERNAL.update(
+            set(Module().__dict__)
+            | {"_is_full_backward_hook", "_torchdynamo_inline", "_forward_hooks", "call_super_init"}
+        )
     return _INTERNAL
 
 
@@ -211,10 +215,10 @@ class _Draft:
         if isinstance(value, Attribute):
             self.attributes[name] = type_of(value.type)
             return
-        if name in constants or (_own_layer(self.instance) and _is_simple(value)):
-            if isinstance(value, (*_SIMPLE, tuple, list, type(None), enum.Enum)) or type(value).__name__ in ("dtype", "device", "layout", "memory_format"):
-                self.constants[name] = value
-                return
+        chosen = name in constants or (_own_layer(self.instance) and _is_simple(value))
+        if chosen and _may_be_constant(value):
+            self.constants[name] = value
+            return
         annotation = annotations.get(name)
         if annotation is not None and not _is_final(annotation):
             try:
@@ -223,21 +227,34 @@ class _Draft:
             except TypeError as error:
                 self.unsupported[name] = f"({error})"
                 return
-        if callable(value) and not isinstance(value, (type, _values.ScriptObject)) and not hasattr(value, "_script_type"):
+        if (
+            callable(value)
+            and not isinstance(value, (type, _values.ScriptObject))
+            and not hasattr(value, "_script_type")
+        ):
             self.functions[name] = value
             return
         try:
             self.attributes[name] = _values.infer_type(value, element_of_empty=_own_layer(self.instance))
         except Exception as error:
             self.functions[name] = value
-            self.unsupported[name] = f"(This attribute exists on the Python module, but we failed to convert Python type: '{type(value).__name__}' to a TorchScript type. {error}.)"
+            self.unsupported[name] = (
+                f"(This attribute exists on the Python module, but we failed to convert Python type: '{type(value).__name__}' to a TorchScript type. {error}.)"
+            )
 
     def key(self) -> Any:
         constants = tuple(sorted((k, type(v).__name__, repr(v)) for k, v in self.constants.items()))
         functions = tuple(sorted((k, id(getattr(v, "__func__", v))) for k, v in self.functions.items()))
         kinds = tuple((k, v) for k, v in {**self.attributes, **self.module_attributes}.items())
-        hooks = (tuple(map(id, self.instance._forward_pre_hooks.values())), tuple(map(id, self.instance._forward_hooks.values())))
-        own = tuple((k, id(v)) for k, v in self.instance.__dict__.items() if isinstance(v, types.MethodType) and k not in _internal())
+        hooks = (
+            tuple(map(id, self.instance._forward_pre_hooks.values())),
+            tuple(map(id, self.instance._forward_hooks.values())),
+        )
+        own = tuple(
+            (k, id(v))
+            for k, v in self.instance.__dict__.items()
+            if isinstance(v, types.MethodType) and k not in _internal()
+        )
         return (kinds, frozenset(self.parameters), frozenset(self.buffers), constants, functions, hooks, own)
 
     def make_type(self) -> T.ClassType:
@@ -247,6 +264,11 @@ class _Draft:
         kind.constants, kind.unsupported = self.constants, self.unsupported
         kind.python = type(self.instance)
         return kind
+
+
+def _may_be_constant(value: Any) -> bool:
+    named = ("dtype", "device", "layout", "memory_format")
+    return isinstance(value, (*_SIMPLE, tuple, list, type(None), enum.Enum)) or type(value).__name__ in named
 
 
 def _is_simple(value: Any) -> bool:
@@ -378,7 +400,9 @@ class ModuleRef(Sugared):
             return python_value(e, value, node, constant=True, name=name)
         except RuntimeError as error:
             hint = self.kind.unsupported.get(name, "")
-            raise e.error(node, f"Module '{type(self.concrete.instance).__name__}' has no attribute '{name}' {hint or error}") from None
+            raise e.error(
+                node, f"Module '{type(self.concrete.instance).__name__}' has no attribute '{name}' {hint or error}"
+            ) from None
 
     def _from_class(self, e: Any, name: str, node: Any) -> Any:
         from flambeau.jit._library import library_forward
@@ -395,7 +419,10 @@ class ModuleRef(Sugared):
         if isinstance(member, staticmethod):
             return python_value(e, member.__func__, node)
         if isinstance(member, property):
-            if name in getattr(type(instance), "__jit_unused_properties__", ()) or modifier(member.fget) in (UNUSED, DROP):
+            if name in getattr(type(instance), "__jit_unused_properties__", ()) or modifier(member.fget) in (
+                UNUSED,
+                DROP,
+            ):
                 raise e.error(node, f"property '{name}' is marked as unused")
             return self._property(e, name, member, node)
         container = self._container(e, name)
@@ -408,13 +435,22 @@ class ModuleRef(Sugared):
                 return PythonCall(function, instance)
             if kind in (UNUSED, DROP):
                 signature = python_signature(function, instance)
-                return Raises(f"This Python function is annotated to be ignored and cannot be run: {name}", signature.result_type())
+                return Raises(
+                    f"This Python function is annotated to be ignored and cannot be run: {name}",
+                    signature.result_type(),
+                )
             names = method_of(self.concrete, name)
             return MethodRef(self.place, names)
         if name in self.kind.unsupported or name in self.concrete.functions:
-            raise e.error(node, f"Module '{type(instance).__name__}' has no attribute '{name}' {self.kind.unsupported.get(name, '')}")
+            raise e.error(
+                node,
+                f"Module '{type(instance).__name__}' has no attribute '{name}' {self.kind.unsupported.get(name, '')}",
+            )
         if member is not None:
-            raise e.error(node, f"Module '{type(instance).__name__}' has no attribute '{name}' (This attribute exists on the Python class, but TorchScript needs it as an instance attribute, or in __constants__)")
+            raise e.error(
+                node,
+                f"Module '{type(instance).__name__}' has no attribute '{name}' (This attribute exists on the Python class, but TorchScript needs it as an instance attribute, or in __constants__)",
+            )
         raise e.error(node, f"Module '{type(instance).__name__}' has no attribute '{name}'")
 
     def _property(self, e: Any, name: str, member: property, node: Any) -> Any:
@@ -439,7 +475,10 @@ class ModuleRef(Sugared):
         return list(self.concrete.children)
 
     def _is(self, *names: str) -> bool:
-        return any(cls.__name__ in names and cls.__module__.startswith("flambeau.nn") for cls in type(self.concrete.instance).__mro__)
+        return any(
+            cls.__name__ in names and cls.__module__.startswith("flambeau.nn")
+            for cls in type(self.concrete.instance).__mro__
+        )
 
     def items(self, e: Any, node: Any) -> list[Any] | None:
         if self._is("ModuleList", "Sequential"):
@@ -450,7 +489,10 @@ class ModuleRef(Sugared):
             return [e.object_attribute(self.place, self.kind, n, node) for n in self.concrete.instance._parameters]
         if self._is("ParameterDict"):
             return [e.graph.insertConstant(n) for n in self.concrete.instance._parameters]
-        raise e.error(node, f"Only constant Sequential, ModuleList, ModuleDict, or ParameterList can be used as an iterable, got {type(self.concrete.instance).__name__}")
+        raise e.error(
+            node,
+            f"Only constant Sequential, ModuleList, ModuleDict, or ParameterList can be used as an iterable, got {type(self.concrete.instance).__name__}",
+        )
 
     def length(self, e: Any, node: Any) -> Value:
         return e.graph.insertConstant(len(self.items(e, node) or ()))
@@ -458,7 +500,16 @@ class ModuleRef(Sugared):
     def _container(self, e: Any, name: str) -> Any:
         if self._is("ModuleDict", "ParameterDict") and name in ("items", "keys", "values"):
             return _DictView(self, name)
-        if name in ("named_modules", "modules", "children", "named_children", "parameters", "named_parameters", "buffers", "named_buffers"):
+        if name in (
+            "named_modules",
+            "modules",
+            "children",
+            "named_children",
+            "parameters",
+            "named_parameters",
+            "buffers",
+            "named_buffers",
+        ):
             return _ModuleView(self, name)
         return None
 
@@ -484,7 +535,10 @@ class ModuleRef(Sugared):
         """An index that is not known while compiling: the interface that annotates the result says what is found."""
         hint = e.container_hint
         if hint is None:
-            raise e.error(node, "Unable to extract string literal index. ModuleDict indexing is only supported with string literals. For example, 'i = \"a\"; self.layers[i](x)' will fail because i is not a literal. Enumeration of ModuleDict is supported, e.g. 'for k, v in self.items(): out = v(inp)'; ModuleList indexing is only supported with integer literals")
+            raise e.error(
+                node,
+                "Unable to extract string literal index. ModuleDict indexing is only supported with string literals. For example, 'i = \"a\"; self.layers[i](x)' will fail because i is not a literal. Enumeration of ModuleDict is supported, e.g. 'for k, v in self.items(): out = v(inp)'; ModuleList indexing is only supported with integer literals",
+            )
         place = e.graph.insert("prim::ModuleContainerIndex", [self.place, e.as_value(index, node)], [hint])
         return place._outputs[0]
 
@@ -549,13 +603,17 @@ def exported_methods(instance: Module) -> list[str]:
     names = []
     forward = getattr(type(instance), "forward", None)
     own = instance.__dict__.get("forward")
-    if (own is not None or forward is not None) and forward is not _forward_unimplemented and modifier(own or forward) != IGNORE:
+    if (
+        (own is not None or forward is not None)
+        and forward is not _forward_unimplemented
+        and modifier(own or forward) != IGNORE
+    ):
         names.append("forward")
     for name in dir(type(instance)):
         member = getattr(type(instance), name, None)
-        if isinstance(member, types.FunctionType) and modifier(member) == EXPORT and name not in names:
-            names.append(name)
-        elif hasattr(member, "_script_method_source") and name not in names:
+        if (isinstance(member, types.FunctionType) and modifier(member) == EXPORT and name not in names) or (
+            hasattr(member, "_script_method_source") and name not in names
+        ):
             names.append(name)
     return names
 

@@ -17,7 +17,13 @@ from flambeau.jit.frontend import FrontendError, NotSupportedError
 
 class Parameter:
     def __init__(self, name: str, kind: T.JitType | None, default: Any, has_default: bool, kwarg_only: bool) -> None:
-        self.name, self.kind, self.default, self.has_default, self.kwarg_only = name, kind, default, has_default, kwarg_only
+        self.name, self.kind, self.default, self.has_default, self.kwarg_only = (
+            name,
+            kind,
+            default,
+            has_default,
+            kwarg_only,
+        )
         self.inferred = kind is None
 
 
@@ -138,20 +144,28 @@ def read_function(
     return declare(node, source, resolver, function, self_type)
 
 
-def declare(node: ast.FunctionDef, source: Source, resolver: Any, function: Any, self_type: T.JitType | None) -> Declaration:
+def declare(
+    node: ast.FunctionDef, source: Source, resolver: Any, function: Any, self_type: T.JitType | None
+) -> Declaration:
     from flambeau.jit._frontend.annotations import type_of_node
 
     arguments = node.args
-    if arguments.vararg or arguments.kwarg or arguments.posonlyargs and False:
+    if arguments.vararg or arguments.kwarg or (False):
         place = source.range_of(arguments.vararg or arguments.kwarg)
-        raise NotSupportedError(place, "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults")
+        raise NotSupportedError(
+            place,
+            "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults",
+        )
     comment = _type_comment(node, source)
     plain = [*arguments.posonlyargs, *arguments.args]
     defaults = _defaults(function, node)
-    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults):
+    for default in arguments.kw_defaults:
         if default is not None:
             place = source.range_of(default)
-            raise NotSupportedError(place, "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults")
+            raise NotSupportedError(
+                place,
+                "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults",
+            )
     parameters = []
     kinds = _comment_types(comment, plain, self_type is not None, resolver, source, node) if comment else None
     for index, argument in enumerate([*plain, *arguments.kwonlyargs]):
@@ -205,7 +219,9 @@ def _comment_types(
     inside, _, result = comment.partition("->")
     tree = ast.parse(f"f{inside.strip()}", mode="eval").body if inside.strip().startswith("(") else None
     if not isinstance(tree, ast.Call):
-        raise FrontendError(source.range_of(node), f"[jit.script] expected '(types) -> type' after '# type:', got {comment!r}")
+        raise FrontendError(
+            source.range_of(node), f"[jit.script] expected '(types) -> type' after '# type:', got {comment!r}"
+        )
     kinds: list[T.JitType | None] = [type_of_node(argument, resolver, source) for argument in tree.args]
     if method:
         kinds.insert(0, None)

@@ -23,7 +23,13 @@ AUGMENTED = {
     ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor", ast.FloorDiv: "floor_divide",
     ast.LShift: "__lshift__", ast.RShift: "__rshift__", ast.MatMult: "matmul",
 }  # fmt: skip
-_INPLACE_METHODS = {ast.Add: "__iadd__", ast.Sub: "__isub__", ast.Mult: "__imul__", ast.Div: "__itruediv__", ast.Mod: "__imod__"}
+_INPLACE_METHODS = {
+    ast.Add: "__iadd__",
+    ast.Sub: "__isub__",
+    ast.Mult: "__imul__",
+    ast.Div: "__itruediv__",
+    ast.Mod: "__imod__",
+}
 
 
 class Statements:
@@ -54,27 +60,43 @@ class Statements:
 
     def stmt_Return(self, node: ast.Return) -> None:
         expected = self.result_type
-        value: Any = self.expression(node.value, expected) if node.value is not None else self.graph.insertConstant(None, T.NONE)
+        value: Any = (
+            self.expression(node.value, expected) if node.value is not None else self.graph.insertConstant(None, T.NONE)
+        )
         value = self.as_value(value, node)
         if expected is not None and not isinstance(expected, T.AnyType):
             value = self.implicitly(value, expected)
             if not T.is_subtype(value.type(), expected):
-                raise self.error(node, f"Return value was annotated as having type {expected.annotation_str} but is actually of type {value.type().annotation_str}")
+                raise self.error(
+                    node,
+                    f"Return value was annotated as having type {expected.annotation_str} but is actually of type {value.type().annotation_str}",
+                )
         elif expected is None and isinstance(self.env.get(RESULT), Value):
             known = self.env[RESULT].type()
             if T.unify(known, value.type()) is None:
-                raise self.error(node, f"Previous return statement returned a value of type {known.annotation_str} but this return statement returns a value of type {value.type().annotation_str}")
+                raise self.error(
+                    node,
+                    f"Previous return statement returned a value of type {known.annotation_str} but this return statement returns a value of type {value.type().annotation_str}",
+                )
         self.env.update({RESULT: value, RETURNED: True, EXITED: True})
         self.returned_types.append(value.type())
 
     def stmt_Break(self, node: ast.Break) -> None:
         if not self.loop_depth:
-            raise self.error(node, "SyntaxError: 'break' outside loop" + (": in an unrolled loop over modules or tuples it is not supported" if self.unrolled else ""))
+            raise self.error(
+                node,
+                "SyntaxError: 'break' outside loop"
+                + (": in an unrolled loop over modules or tuples it is not supported" if self.unrolled else ""),
+            )
         self.env.update({BROKE: True, EXITED: True})
 
     def stmt_Continue(self, node: ast.Continue) -> None:
         if not self.loop_depth:
-            raise self.error(node, "SyntaxError: 'continue' outside loop" + (": in an unrolled loop over modules or tuples it is not supported" if self.unrolled else ""))
+            raise self.error(
+                node,
+                "SyntaxError: 'continue' outside loop"
+                + (": in an unrolled loop over modules or tuples it is not supported" if self.unrolled else ""),
+            )
         self.env[EXITED] = True
 
     def stmt_Raise(self, node: ast.Raise) -> None:
@@ -122,7 +144,9 @@ class Statements:
 
     def stmt_If(self, node: ast.If) -> None:
         condition = self.condition(node.test)
-        self.emit_if(condition, lambda: self.emit_statements(node.body), lambda: self.emit_statements(node.orelse), node)
+        self.emit_if(
+            condition, lambda: self.emit_statements(node.body), lambda: self.emit_statements(node.orelse), node
+        )
 
     def stmt_While(self, node: ast.While) -> None:
         if node.orelse:
@@ -137,7 +161,7 @@ class Statements:
         if unrolled is not None:
             self._unroll(node, unrolled)
             return
-        if isinstance(subject, (RangeRef, Zipped, Sequence)) or isinstance(subject, Sugared):
+        if isinstance(subject, (RangeRef, Zipped, Sequence, Sugared)):
             targets = [n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)]
 
             def start(index: Value) -> None:
@@ -149,7 +173,9 @@ class Statements:
 
     def _unroll(self, node: ast.For, elements: list[Any]) -> None:
         if has_exit(node.body, (ast.Break, ast.Continue)):
-            raise self.error(node, "'break' and 'continue' are not supported in a loop over a tuple or modules, which is unrolled")
+            raise self.error(
+                node, "'break' and 'continue' are not supported in a loop over a tuple or modules, which is unrolled"
+            )
         depth, self.loop_depth = self.loop_depth, 0
         self.unrolled += 1
         body: list[ast.stmt] = []
@@ -189,7 +215,10 @@ class Statements:
             if not isinstance(kind, T.ClassType):
                 raise self.error(item.context_expr, "With item must be an object")
             if "__enter__" not in kind.methods or "__exit__" not in kind.methods:
-                raise self.error(item.context_expr, f"Object returned by with statement must define __enter__ and __exit__ methods, got {kind.name}")
+                raise self.error(
+                    item.context_expr,
+                    f"Object returned by with statement must define __enter__ and __exit__ methods, got {kind.name}",
+                )
             result = kind.methods["__enter__"].ensure().schema.result_type()
             value = self.graph.insert("prim::Enter", [context], [result])._outputs[0]
             if item.optional_vars is not None:
@@ -203,7 +232,11 @@ class Statements:
         for target in node.targets:
             if isinstance(target, ast.Subscript):
                 owner = self.as_value(self.expression(target.value), target)
-                index = self.as_value(self.expression(target.slice), target) if not isinstance(target.slice, ast.Slice) else None
+                index = (
+                    self.as_value(self.expression(target.slice), target)
+                    if not isinstance(target.slice, ast.Slice)
+                    else None
+                )
                 if index is None:
                     raise self.unsupported(target, "del of a slice is not supported")
                 self.operator("aten::Delete", [owner, index], node)
@@ -217,7 +250,11 @@ class Statements:
     # ------------------------------------------------------------------ assignment
 
     def stmt_Assign(self, node: ast.Assign) -> None:
-        if isinstance(node.value, ast.Tuple) and isinstance(node.targets[0], ast.Tuple) and not any(isinstance(x, ast.Starred) for x in node.value.elts):
+        if (
+            isinstance(node.value, ast.Tuple)
+            and isinstance(node.targets[0], ast.Tuple)
+            and not any(isinstance(x, ast.Starred) for x in node.value.elts)
+        ):
             value: Any = Several([self.expression(x) for x in node.value.elts])
         else:
             value = self.expression(node.value, self._declared_of(node.targets[0]))
@@ -241,14 +278,24 @@ class Statements:
         value = self.as_value(self.expression(node.value, kind), node)
         value = self.implicitly(value, kind)
         if not T.is_subtype(value.type(), kind):
-            raise self.error(node, f"Variable '{ast.unparse(node.target)}' is annotated with type {kind.annotation_str} but is being assigned to a value of type {value.type().annotation_str}")
+            raise self.error(
+                node,
+                f"Variable '{ast.unparse(node.target)}' is annotated with type {kind.annotation_str} but is being assigned to a value of type {value.type().annotation_str}",
+            )
         if isinstance(node.target, ast.Name):
             previous = self.declared.get(node.target.id)
             if previous is not None and previous != kind and node.target.id in self.annotated:
-                raise self.error(node, f"Attempting to declare and annotate the type of variable '{node.target.id}' that is already defined in an outer block")
+                raise self.error(
+                    node,
+                    f"Attempting to declare and annotate the type of variable '{node.target.id}' that is already defined in an outer block",
+                )
             self.declared[node.target.id] = kind
             self.annotated.add(node.target.id)
-            if value.type() != kind and isinstance(kind, (T.OptionalType, T.UnionType, T.AnyType)) and isinstance(value.node()._kind, str):
+            if (
+                value.type() != kind
+                and isinstance(kind, (T.OptionalType, T.UnionType, T.AnyType))
+                and isinstance(value.node()._kind, str)
+            ):
                 pass
             self.env[node.target.id] = self._named(value, node.target.id)
             return
@@ -269,7 +316,9 @@ class Statements:
         elif isinstance(target, ast.Subscript):
             self.assign_element(target, value, node)
         else:
-            raise self.error(node, f"Expected a name, attribute, element or tuple to assign to, got {ast.unparse(target)}")
+            raise self.error(
+                node, f"Expected a name, attribute, element or tuple to assign to, got {ast.unparse(target)}"
+            )
 
     def assign_name(self, name: str, value: Any, node: Any) -> None:
         before = self.entry.get(name) if self.graph.insert_block is not self.graph else None
@@ -280,9 +329,15 @@ class Statements:
                 allowed = self.declared.get(name) or before.type()
                 value = self.implicitly(value, allowed) if isinstance(allowed, T.ListType) else value
                 if not T.is_subtype(value.type(), allowed) and not T.is_subtype(value.type(), before.type()):
-                    raise self.error(node, f"Variable '{name}' previously had type {allowed.annotation_str} but is now being assigned to a value of type {value.type().annotation_str}")
+                    raise self.error(
+                        node,
+                        f"Variable '{name}' previously had type {allowed.annotation_str} but is now being assigned to a value of type {value.type().annotation_str}",
+                    )
         if name in self.annotated and isinstance(value, Value) and not T.is_subtype(value.type(), self.declared[name]):
-            raise self.error(node, f"Variable '{name}' is annotated with type {self.declared[name].annotation_str} but is being assigned to a value of type {value.type().annotation_str}")
+            raise self.error(
+                node,
+                f"Variable '{name}' is annotated with type {self.declared[name].annotation_str} but is being assigned to a value of type {value.type().annotation_str}",
+            )
         elif name not in self.annotated and isinstance(before, type(None)):
             self.declared.pop(name, None)
         if isinstance(value, Value):
@@ -319,7 +374,10 @@ class Statements:
     def set_attribute(self, owner: Any, name: str, value: Any, node: Any) -> None:
         place = owner.owner_value(self, node) if hasattr(owner, "owner_value") else owner
         if not isinstance(place, Value) or not isinstance(place.type(), T.ClassType):
-            raise self.error(node, f"Tried to set an attribute: {name} on a non-class: {place.type() if isinstance(place, Value) else owner}")
+            raise self.error(
+                node,
+                f"Tried to set an attribute: {name} on a non-class: {place.type() if isinstance(place, Value) else owner}",
+            )
         own = place.type()
         assert isinstance(own, T.ClassType)
         if name in own.properties:
@@ -330,14 +388,19 @@ class Statements:
             return
         value = self.as_value(value, node)
         if name not in own.attributes:
-            if self.in_constructor and place is self.env.get("self") or self.declaring is own:
+            if (self.in_constructor and place is self.env.get("self")) or self.declaring is own:
                 own.attributes[name] = T.TENSOR if isinstance(value.type(), T.TensorType) else value.type()
             else:
-                raise self.error(node, f"Tried to set nonexistent attribute: {name}. Did you forget to initialize it in __init__()?")
+                raise self.error(
+                    node, f"Tried to set nonexistent attribute: {name}. Did you forget to initialize it in __init__()?"
+                )
         kind = own.attributes[name]
         value = self.implicitly(value, kind)
         if not T.is_subtype(value.type(), kind):
-            raise self.error(node, f"Wrong type for attribute assignment. Expected {kind.annotation_str} but got {value.type().annotation_str}")
+            raise self.error(
+                node,
+                f"Wrong type for attribute assignment. Expected {kind.annotation_str} but got {value.type().annotation_str}",
+            )
         self.graph.current_range = self.source.range_of(node)
         self.graph.insert("prim::SetAttr", [place, value]).attributes["name"] = ("s", name)
 
@@ -356,7 +419,9 @@ class Statements:
     def augmented(self, current: Any, node: ast.AugAssign) -> Any:
         op = type(node.op)
         place = current if isinstance(current, Value) else self.as_value(current, node)
-        operand = self.as_value(self.expression(node.value, place.type() if isinstance(place.type(), T.ListType) else None), node)
+        operand = self.as_value(
+            self.expression(node.value, place.type() if isinstance(place.type(), T.ListType) else None), node
+        )
         if isinstance(place.type(), T.ClassType):
             method = _INPLACE_METHODS.get(op)
             if method in place.type().methods:  # type: ignore[attr-defined]

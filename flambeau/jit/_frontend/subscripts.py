@@ -68,7 +68,9 @@ class Subscripts:
         if number is None:
             return self.index_value(owner, place, node)
         if not -len(kind.items) <= number < len(kind.items):
-            raise self.error(node, f"Tuple index out of range: index {number} is out of range of length {len(kind.items)}")
+            raise self.error(
+                node, f"Tuple index out of range: index {number} is out of range of length {len(kind.items)}"
+            )
         return self.tuple_element(owner, number % len(kind.items))
 
     def _slice_list(self, owner: Value, index: ast.Slice, node: Any) -> Value:
@@ -124,11 +126,13 @@ class Subscripts:
         consumed = [p for p in parts if not (isinstance(p, Value) and p.type() == T.NONE)]
         for position, part in enumerate(parts):
             if part is Ellipsis:
-                rest = [p for p in parts[position + 1 :]]
+                rest = list(parts[position + 1 :])
                 dim, negative = -sum(1 for p in rest if not (isinstance(p, Value) and p.type() == T.NONE)), True
                 if any(isinstance(p, Value) and p.type() == T.NONE for p in rest):
                     dim = -len(rest)
-                if any(isinstance(p, Value) and not T.is_subtype(p.type(), T.INT) and p.type() != T.NONE for p in rest) or any(a is not None for a in advanced):
+                if any(
+                    isinstance(p, Value) and not T.is_subtype(p.type(), T.INT) and p.type() != T.NONE for p in rest
+                ) or any(a is not None for a in advanced):
                     raise self.error(node, "Ellipses followed by tensor indexing is currently not supported")
                 continue
             place = self.graph.insertConstant(dim)
@@ -161,7 +165,10 @@ class Subscripts:
             return self.call_operator("aten::tensor", [value], {}, node)
         if isinstance(kind, T.TupleType):
             return self.call_operator("aten::tensor", [self.implicitly(value, T.ListType(kind.items[0]))], {}, node)
-        raise self.error(node, f"Unsupported operation: indexing tensor with unsupported index type '{kind.annotation_str}'. Only ints, slices, lists and tensors are supported")
+        raise self.error(
+            node,
+            f"Unsupported operation: indexing tensor with unsupported index type '{kind.annotation_str}'. Only ints, slices, lists and tensors are supported",
+        )
 
     def is_advanced(self, value: Value) -> bool:
         return value.node()._kind == "aten::index"

@@ -224,9 +224,14 @@ class Several(Sugared):
             kinds = {v.type() for v in self.elements if isinstance(v, Value)}
             if len(kinds) == 1 and all(isinstance(v, Value) for v in self.elements):
                 return e.index_value(self.value(e, node), index, node)
-            raise e.error(node, "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer literals")
+            raise e.error(
+                node,
+                "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer literals",
+            )
         if not -len(self.elements) <= number < len(self.elements):
-            raise e.error(node, f"Tuple index out of range: index {number} is out of range of length {len(self.elements)}")
+            raise e.error(
+                node, f"Tuple index out of range: index {number} is out of range of length {len(self.elements)}"
+            )
         return self.elements[number]
 
 
@@ -253,7 +258,9 @@ class RangeRef(Sugared):
 
     def getitem(self, e: Emitter, index: Any, node: Any) -> Any:
         start = self.start or e.graph.insertConstant(0)
-        return e.operator("aten::__derive_index", [e.as_value(index, node), start, self.step or e.graph.insertConstant(1)], node)
+        return e.operator(
+            "aten::__derive_index", [e.as_value(index, node), start, self.step or e.graph.insertConstant(1)], node
+        )
 
 
 class Zipped(Sugared):
@@ -484,14 +491,21 @@ def python_value(e: Emitter, obj: Any, node: Any, constant: bool = False, name: 
     if isinstance(obj, _ops._OpNamespace):
         return OpNamespace(obj.name)
     if isinstance(obj, (_ops.OpOverloadPacket, _ops.OpOverload)):
-        return Builtin(f"{obj._namespace}::{obj.__name__}" if isinstance(obj, _ops.OpOverloadPacket) else f"{obj.namespace}::{obj._opname}")
+        return Builtin(
+            f"{obj._namespace}::{obj.__name__}"
+            if isinstance(obj, _ops.OpOverloadPacket)
+            else f"{obj.namespace}::{obj._opname}"
+        )
     special = _special_function(obj)
     if special is not None:
         return special
     if isinstance(obj, type):
         return _class_value(e, obj, node)
     if isinstance(obj, _C.Tensor):
-        raise e.error(node, f"python value of type 'Tensor' cannot be used as a value. Perhaps it is a closed over global variable? {_HINT}")
+        raise e.error(
+            node,
+            f"python value of type 'Tensor' cannot be used as a value. Perhaps it is a closed over global variable? {_HINT}",
+        )
     from flambeau.jit._frontend.callables import callable_value
 
     found = callable_value(e, obj, node)
@@ -499,7 +513,10 @@ def python_value(e: Emitter, obj: Any, node: Any, constant: bool = False, name: 
         return found
     if getattr(obj, "__name__", "") == "torch.ops" or type(obj).__name__ == "_Ops":
         return OpNamespace(None)
-    raise e.error(node, f"python value of type '{type(obj).__name__}' cannot be used as a value. Perhaps it is a closed over global variable? {_HINT}")
+    raise e.error(
+        node,
+        f"python value of type '{type(obj).__name__}' cannot be used as a value. Perhaps it is a closed over global variable? {_HINT}",
+    )
 
 
 _HINT = "If so, please consider passing it in as an argument or use a local variable instead."
@@ -552,13 +569,18 @@ def _class_value(e: Emitter, cls: type, node: Any) -> Sugared:
     if issubclass(cls, BaseException):
         return ExceptionRef(cls)
     if issubclass(cls, Module):
-        raise e.error(node, f"Class {cls.__name__} cannot be instantiated in TorchScript: expected a class without nn.Module as its base")
+        raise e.error(
+            node,
+            f"Class {cls.__name__} cannot be instantiated in TorchScript: expected a class without nn.Module as its base",
+        )
     if getattr(cls, "__torch_script_interface__", None) is not None:
         raise e.error(node, f"interface {cls.__name__} cannot be used as a value")
     from flambeau.autograd import Function as AutogradFunction
 
     if issubclass(cls, AutogradFunction):
-        raise e.error(node, f"autograd.Function {cls.__name__} cannot be compiled; call it in a function marked with jit.ignore")
+        raise e.error(
+            node, f"autograd.Function {cls.__name__} cannot be compiled; call it in a function marked with jit.ignore"
+        )
     return ClassRef(script_class(cls))
 
 

@@ -1,10 +1,8 @@
 """`nn.functional` in the language of scripts: activations, normalisation, pooling, convolutions and the like."""
 
-from typing import List, Optional, Tuple  # noqa: UP035
-
 import flambeau
-from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
 from flambeau import Tensor
+from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
 
 aten = flambeau.ops.aten
 
@@ -71,7 +69,13 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return aten.prelu(input, weight)
 
 
-def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False, inplace: bool = False) -> Tensor:
+def rrelu(
+    input: Tensor,
+    lower: float = 0.125,
+    upper: float = 0.3333333333333333,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
     if inplace:
         result = aten.rrelu_(input, lower, upper, training)
     else:
@@ -167,7 +171,7 @@ def _softmax_dim(ndim: int) -> int:
     return ret
 
 
-def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: int | None = None) -> Tensor:
     if dim is None:
         dim = _softmax_dim(input.dim())
     if dtype is None:
@@ -177,7 +181,7 @@ def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtyp
     return ret
 
 
-def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: int | None = None) -> Tensor:
     if dim is None:
         dim = _softmax_dim(input.dim())
     if dtype is None:
@@ -187,7 +191,7 @@ def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtyp
     return ret
 
 
-def log_softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: int | None = None) -> Tensor:
     if dim is None:
         dim = _softmax_dim(input.dim())
     if dtype is None:
@@ -273,7 +277,7 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
 # ---------------------------------------------------------------------------------------------- normalisation
 
 
-def _verify_batch_size(size: List[int]) -> None:
+def _verify_batch_size(size: list[int]) -> None:
     size_prods = size[0]
     for i in range(len(size) - 2):
         size_prods *= size[i + 2]
@@ -283,10 +287,10 @@ def _verify_batch_size(size: List[int]) -> None:
 
 def batch_norm(
     input: Tensor,
-    running_mean: Optional[Tensor],
-    running_var: Optional[Tensor],
-    weight: Optional[Tensor] = None,
-    bias: Optional[Tensor] = None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-05,
@@ -298,10 +302,10 @@ def batch_norm(
 
 def instance_norm(
     input: Tensor,
-    running_mean: Optional[Tensor] = None,
-    running_var: Optional[Tensor] = None,
-    weight: Optional[Tensor] = None,
-    bias: Optional[Tensor] = None,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-05,
@@ -310,16 +314,24 @@ def instance_norm(
 
 
 def layer_norm(
-    input: Tensor, normalized_shape: List[int], weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, eps: float = 1e-05
+    input: Tensor,
+    normalized_shape: list[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
 ) -> Tensor:
     return aten.layer_norm(input, normalized_shape, weight, bias, eps, True)
 
 
-def rms_norm(input: Tensor, normalized_shape: List[int], weight: Optional[Tensor] = None, eps: Optional[float] = None) -> Tensor:
+def rms_norm(
+    input: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
     return aten.rms_norm(input, normalized_shape, weight, eps)
 
 
-def group_norm(input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, eps: float = 1e-05) -> Tensor:
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
+) -> Tensor:
     return aten.group_norm(input, num_groups, weight, bias, eps, True)
 
 
@@ -348,19 +360,19 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 # ---------------------------------------------------------------------------------------------- layers
 
 
-def linear(input: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return aten.linear(input, weight, bias)
 
 
-def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return aten.bilinear(input1, input2, weight, bias)
 
 
 def embedding(
     input: Tensor,
     weight: Tensor,
-    padding_idx: Optional[int] = None,
-    max_norm: Optional[float] = None,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
@@ -375,22 +387,22 @@ def embedding(
         padding_idx = -1
     if max_norm is not None:
         input = input.contiguous()
-        weight_ = aten.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+        aten.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
     return aten.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
 def embedding_bag(
     input: Tensor,
     weight: Tensor,
-    offsets: Optional[Tensor] = None,
-    max_norm: Optional[float] = None,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     mode: str = "mean",
     sparse: bool = False,
-    per_sample_weights: Optional[Tensor] = None,
+    per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
-    padding_idx: Optional[int] = None,
+    padding_idx: int | None = None,
 ) -> Tensor:
     if input.dim() == 2:
         offsets = torch.arange(0, input.numel(), input.size(1), dtype=input.dtype, device=input.device)
@@ -408,8 +420,18 @@ def embedding_bag(
     else:
         raise ValueError("mode has to be one of sum, mean or max")
     if max_norm is not None:
-        renormed = aten.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
-    ret, a, b, c = aten.embedding_bag(weight, input, offsets, scale_grad_by_freq, mode_enum, sparse, per_sample_weights, include_last_offset, padding_idx)
+        aten.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+    ret, _a, _b, _c = aten.embedding_bag(
+        weight,
+        input,
+        offsets,
+        scale_grad_by_freq,
+        mode_enum,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )
     return ret
 
 
@@ -417,15 +439,28 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     return aten.one_hot(input, num_classes)
 
 
-def pad(input: Tensor, pad: List[int], mode: str = "constant", value: Optional[float] = None) -> Tensor:
+def pad(input: Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> Tensor:
     return aten.pad(input, pad, mode, value)
 
 
-def unfold(input: Tensor, kernel_size: BroadcastingList2[int], dilation: BroadcastingList2[int] = 1, padding: BroadcastingList2[int] = 0, stride: BroadcastingList2[int] = 1) -> Tensor:
+def unfold(
+    input: Tensor,
+    kernel_size: BroadcastingList2[int],
+    dilation: BroadcastingList2[int] = 1,
+    padding: BroadcastingList2[int] = 0,
+    stride: BroadcastingList2[int] = 1,
+) -> Tensor:
     return aten.im2col(input, kernel_size, dilation, padding, stride)
 
 
-def fold(input: Tensor, output_size: BroadcastingList2[int], kernel_size: BroadcastingList2[int], dilation: BroadcastingList2[int] = 1, padding: BroadcastingList2[int] = 0, stride: BroadcastingList2[int] = 1) -> Tensor:
+def fold(
+    input: Tensor,
+    output_size: BroadcastingList2[int],
+    kernel_size: BroadcastingList2[int],
+    dilation: BroadcastingList2[int] = 1,
+    padding: BroadcastingList2[int] = 0,
+    stride: BroadcastingList2[int] = 1,
+) -> Tensor:
     return aten.col2im(input, output_size, kernel_size, dilation, padding, stride)
 
 
@@ -444,44 +479,91 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 # ---------------------------------------------------------------------------------------------- pooling
 
 
-def max_pool1d(input: Tensor, kernel_size: BroadcastingList1[int], stride: Optional[BroadcastingList1[int]] = None, padding: BroadcastingList1[int] = 0, dilation: BroadcastingList1[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
+def max_pool1d(
+    input: Tensor,
+    kernel_size: BroadcastingList1[int],
+    stride: BroadcastingList1[int] | None = None,
+    padding: BroadcastingList1[int] = 0,
+    dilation: BroadcastingList1[int] = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
     if stride is None:
-        stride = torch.jit.annotate(List[int], [])
+        stride = torch.jit.annotate(list[int], [])
     return aten.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-def max_pool2d(input: Tensor, kernel_size: BroadcastingList2[int], stride: Optional[BroadcastingList2[int]] = None, padding: BroadcastingList2[int] = 0, dilation: BroadcastingList2[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
+def max_pool2d(
+    input: Tensor,
+    kernel_size: BroadcastingList2[int],
+    stride: BroadcastingList2[int] | None = None,
+    padding: BroadcastingList2[int] = 0,
+    dilation: BroadcastingList2[int] = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
     if stride is None:
-        stride = torch.jit.annotate(List[int], [])
+        stride = torch.jit.annotate(list[int], [])
     return aten.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-def max_pool3d(input: Tensor, kernel_size: BroadcastingList3[int], stride: Optional[BroadcastingList3[int]] = None, padding: BroadcastingList3[int] = 0, dilation: BroadcastingList3[int] = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor:
+def max_pool3d(
+    input: Tensor,
+    kernel_size: BroadcastingList3[int],
+    stride: BroadcastingList3[int] | None = None,
+    padding: BroadcastingList3[int] = 0,
+    dilation: BroadcastingList3[int] = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor:
     if stride is None:
-        stride = torch.jit.annotate(List[int], [])
+        stride = torch.jit.annotate(list[int], [])
     return aten.max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-def avg_pool1d(input: Tensor, kernel_size: BroadcastingList1[int], stride: Optional[BroadcastingList1[int]] = None, padding: BroadcastingList1[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: BroadcastingList1[int],
+    stride: BroadcastingList1[int] | None = None,
+    padding: BroadcastingList1[int] = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
     if stride is None:
-        stride = torch.jit.annotate(List[int], [])
+        stride = torch.jit.annotate(list[int], [])
     return aten.avg_pool1d(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
-def avg_pool2d(input: Tensor, kernel_size: BroadcastingList2[int], stride: Optional[BroadcastingList2[int]] = None, padding: BroadcastingList2[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Optional[int] = None) -> Tensor:
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: BroadcastingList2[int],
+    stride: BroadcastingList2[int] | None = None,
+    padding: BroadcastingList2[int] = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
     if stride is None:
-        stride = torch.jit.annotate(List[int], [])
+        stride = torch.jit.annotate(list[int], [])
     return aten.avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-def avg_pool3d(input: Tensor, kernel_size: BroadcastingList3[int], stride: Optional[BroadcastingList3[int]] = None, padding: BroadcastingList3[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Optional[int] = None) -> Tensor:
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: BroadcastingList3[int],
+    stride: BroadcastingList3[int] | None = None,
+    padding: BroadcastingList3[int] = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
     if stride is None:
-        stride = torch.jit.annotate(List[int], [])
+        stride = torch.jit.annotate(list[int], [])
     return aten.avg_pool3d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-def _output_size(size: List[Optional[int]], current: List[int]) -> List[int]:
-    result: List[int] = []
+def _output_size(size: list[int | None], current: list[int]) -> list[int]:
+    result: list[int] = []
     for i in range(len(size)):
         wanted = size[i]
         if wanted is not None:
@@ -515,21 +597,40 @@ def adaptive_max_pool3d(input: Tensor, output_size: BroadcastingList3[int], retu
     return aten.adaptive_max_pool3d(input, output_size)[0]
 
 
-def lp_pool2d(input: Tensor, norm_type: float, kernel_size: BroadcastingList2[int], stride: Optional[BroadcastingList2[int]] = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool2d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: BroadcastingList2[int],
+    stride: BroadcastingList2[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
     if stride is None:
-        stride = torch.jit.annotate(List[int], [])
+        stride = torch.jit.annotate(list[int], [])
     out = aten.avg_pool2d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
     return (torch.sign(out) * aten.relu(torch.abs(out))).mul(kernel_size[0] * kernel_size[1]).pow(1.0 / norm_type)
 
 
-def lp_pool1d(input: Tensor, norm_type: float, kernel_size: int, stride: Optional[BroadcastingList1[int]] = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool1d(
+    input: Tensor,
+    norm_type: float,
+    kernel_size: int,
+    stride: BroadcastingList1[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
     if stride is None:
-        stride = torch.jit.annotate(List[int], [])
+        stride = torch.jit.annotate(list[int], [])
     out = aten.avg_pool1d(input.pow(norm_type), [kernel_size], stride, 0, ceil_mode)
     return (torch.sign(out) * aten.relu(torch.abs(out))).mul(kernel_size).pow(1.0 / norm_type)
 
 
-def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: BroadcastingList2[int], stride: Optional[BroadcastingList2[int]] = None, padding: BroadcastingList2[int] = 0, output_size: Optional[List[int]] = None) -> Tensor:
+def max_unpool2d(
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: BroadcastingList2[int],
+    stride: BroadcastingList2[int] | None = None,
+    padding: BroadcastingList2[int] = 0,
+    output_size: list[int] | None = None,
+) -> Tensor:
     steps = kernel_size
     if stride is not None:
         steps = stride
@@ -555,4 +656,4 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 
 
 torch = flambeau
-_Unused = Tuple[int]
+_Unused = tuple[int]

@@ -1,7 +1,5 @@
 """Forward methods of the layers of `nn` in the language of scripts, for layers whose own use what it lacks."""
 
-from typing import List, Optional  # noqa: UP035
-
 import flambeau
 from flambeau import Tensor
 from flambeau.nn import functional as F
@@ -14,9 +12,17 @@ class Conv1d:
     def forward(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, self.weight, self.bias)
 
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.padding_mode != "zeros":
-            return aten.conv1d(F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), weight, bias, self.stride, [0], self.dilation, self.groups)
+            return aten.conv1d(
+                F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode),
+                weight,
+                bias,
+                self.stride,
+                [0],
+                self.dilation,
+                self.groups,
+            )
         return aten.conv1d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
 
@@ -24,9 +30,17 @@ class Conv2d:
     def forward(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, self.weight, self.bias)
 
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.padding_mode != "zeros":
-            return aten.conv2d(F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), weight, bias, self.stride, [0, 0], self.dilation, self.groups)
+            return aten.conv2d(
+                F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode),
+                weight,
+                bias,
+                self.stride,
+                [0, 0],
+                self.dilation,
+                self.groups,
+            )
         return aten.conv2d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
 
@@ -34,18 +48,32 @@ class Conv3d:
     def forward(self, input: Tensor) -> Tensor:
         return self._conv_forward(input, self.weight, self.bias)
 
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if self.padding_mode != "zeros":
-            return aten.conv3d(F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), weight, bias, self.stride, [0, 0, 0], self.dilation, self.groups)
+            return aten.conv3d(
+                F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode),
+                weight,
+                bias,
+                self.stride,
+                [0, 0, 0],
+                self.dilation,
+                self.groups,
+            )
         return aten.conv3d(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
 
 
 def _transposed_padding(
-    input: Tensor, output_size: Optional[List[int]], stride: List[int], padding: List[int], kernel_size: List[int], dilation: List[int], output_padding: List[int]
-) -> List[int]:
+    input: Tensor,
+    output_size: list[int] | None,
+    stride: list[int],
+    padding: list[int],
+    kernel_size: list[int],
+    dilation: list[int],
+    output_padding: list[int],
+) -> list[int]:
     if output_size is None:
         return output_padding
-    result: List[int] = []
+    result: list[int] = []
     for i in range(len(kernel_size)):
         least = (input.size(i + 2) - 1) * stride[i] - 2 * padding[i] + dilation[i] * (kernel_size[i] - 1) + 1
         result.append(output_size[len(output_size) - len(kernel_size) + i] - least)
@@ -53,21 +81,33 @@ def _transposed_padding(
 
 
 class ConvTranspose1d:
-    def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
-        extra = _transposed_padding(input, output_size, self.stride, self.padding, self.kernel_size, self.dilation, self.output_padding)
-        return aten.conv_transpose1d(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        extra = _transposed_padding(
+            input, output_size, self.stride, self.padding, self.kernel_size, self.dilation, self.output_padding
+        )
+        return aten.conv_transpose1d(
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
 
 
 class ConvTranspose2d:
-    def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
-        extra = _transposed_padding(input, output_size, self.stride, self.padding, self.kernel_size, self.dilation, self.output_padding)
-        return aten.conv_transpose2d(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        extra = _transposed_padding(
+            input, output_size, self.stride, self.padding, self.kernel_size, self.dilation, self.output_padding
+        )
+        return aten.conv_transpose2d(
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
 
 
 class ConvTranspose3d:
-    def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
-        extra = _transposed_padding(input, output_size, self.stride, self.padding, self.kernel_size, self.dilation, self.output_padding)
-        return aten.conv_transpose3d(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+    def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
+        extra = _transposed_padding(
+            input, output_size, self.stride, self.padding, self.kernel_size, self.dilation, self.output_padding
+        )
+        return aten.conv_transpose3d(
+            input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
+        )
 
 
 class Linear:
@@ -82,11 +122,10 @@ class _BatchNorm:
             exponential_average_factor = 0.0
         else:
             exponential_average_factor = self.momentum
-        if self.training and self.track_running_stats:
-            if self.num_batches_tracked is not None:
-                self.num_batches_tracked.add_(1)
-                if self.momentum is None:
-                    exponential_average_factor = 1.0 / float(self.num_batches_tracked)
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                exponential_average_factor = 1.0 / float(self.num_batches_tracked)
         if self.training:
             bn_training = True
         else:
@@ -126,13 +165,29 @@ class BatchNorm3d(_BatchNorm):
 
 class SyncBatchNorm(_BatchNorm):
     def forward(self, input: Tensor) -> Tensor:
-        return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, self.training or self.running_mean is None, 0.1, self.eps)
+        return F.batch_norm(
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or self.running_mean is None,
+            0.1,
+            self.eps,
+        )
 
 
 class _InstanceNorm:
     def forward(self, input: Tensor) -> Tensor:
         return F.instance_norm(
-            input, self.running_mean, self.running_var, self.weight, self.bias, self.training or not self.track_running_stats, self.momentum if self.momentum is not None else 0.0, self.eps
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            self.momentum if self.momentum is not None else 0.0,
+            self.eps,
         )
 
 
@@ -288,13 +343,25 @@ class FeatureAlphaDropout:
 
 class Embedding:
     def forward(self, input: Tensor) -> Tensor:
-        return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse)
+        return F.embedding(
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
+        )
 
 
 class EmbeddingBag:
-    def forward(self, input: Tensor, offsets: Optional[Tensor] = None, per_sample_weights: Optional[Tensor] = None) -> Tensor:
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(
-            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx
+            input,
+            self.weight,
+            offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            self.sparse,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
         )
 
 
@@ -320,12 +387,28 @@ class AvgPool1d:
 
 class AvgPool2d:
     def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool2d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override)
+        return F.avg_pool2d(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
 
 
 class AvgPool3d:
     def forward(self, input: Tensor) -> Tensor:
-        return F.avg_pool3d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override)
+        return F.avg_pool3d(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
 
 
 class AdaptiveAvgPool1d:
@@ -370,7 +453,14 @@ class LPPool2d:
 
 class Upsample:
     def forward(self, input: Tensor) -> Tensor:
-        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners, recompute_scale_factor=self.recompute_scale_factor)
+        return F.interpolate(
+            input,
+            self.size,
+            self.scale_factor,
+            self.mode,
+            self.align_corners,
+            recompute_scale_factor=self.recompute_scale_factor,
+        )
 
 
 class Flatten:
@@ -430,12 +520,21 @@ class CosineSimilarity:
 
 class CrossEntropyLoss:
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction, label_smoothing=self.label_smoothing)
+        return F.cross_entropy(
+            input,
+            target,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )
 
 
 class BCEWithLogitsLoss:
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction)
+        return F.binary_cross_entropy_with_logits(
+            input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
+        )
 
 
 class Sequential:

@@ -1,7 +1,5 @@
 """Resizing and sampling of `nn.functional` in the language of scripts."""
 
-from typing import List, Optional  # noqa: UP035
-
 import flambeau
 from flambeau import Tensor
 
@@ -12,16 +10,18 @@ __all__ = ["interpolate", "interpolate__1", "upsample", "upsample__1", "grid_sam
 
 def interpolate(
     input: Tensor,
-    size: Optional[List[int]] = None,
-    scale_factor: Optional[List[float]] = None,
+    size: list[int] | None = None,
+    scale_factor: list[float] | None = None,
     mode: str = "nearest",
-    align_corners: Optional[bool] = None,
-    recompute_scale_factor: Optional[bool] = None,
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
     if mode == "nearest" or mode == "area" or mode == "nearest-exact":
         if align_corners is not None:
-            raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
+            raise ValueError(
+                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+            )
     else:
         if align_corners is None:
             align_corners = False
@@ -68,21 +68,27 @@ def interpolate(
     raise NotImplementedError(f"expected an interpolation mode for {dim} spatial dimensions, got {mode}")
 
 
-def upsample(input: Tensor, size: Optional[List[int]] = None, scale_factor: Optional[List[float]] = None, mode: str = "nearest", align_corners: Optional[bool] = None) -> Tensor:
+def upsample(
+    input: Tensor,
+    size: list[int] | None = None,
+    scale_factor: list[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def interpolate__1(
     input: Tensor,
-    size: Optional[int] = None,
-    scale_factor: Optional[float] = None,
+    size: int | None = None,
+    scale_factor: float | None = None,
     mode: str = "nearest",
-    align_corners: Optional[bool] = None,
-    recompute_scale_factor: Optional[bool] = None,
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    sizes: Optional[List[int]] = None
-    scales: Optional[List[float]] = None
+    sizes: list[int] | None = None
+    scales: list[float] | None = None
     if size is not None:
         sizes = [size for i in range(input.dim() - 2)]
     if scale_factor is not None:
@@ -90,11 +96,23 @@ def interpolate__1(
     return interpolate(input, sizes, scales, mode, align_corners, recompute_scale_factor, antialias)
 
 
-def upsample__1(input: Tensor, size: Optional[int] = None, scale_factor: Optional[float] = None, mode: str = "nearest", align_corners: Optional[bool] = None) -> Tensor:
+def upsample__1(
+    input: Tensor,
+    size: int | None = None,
+    scale_factor: float | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
     return interpolate__1(input, size, scale_factor, mode, align_corners)
 
 
-def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Optional[bool] = None) -> Tensor:
+def grid_sample(
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Tensor:
     if mode == "bilinear":
         mode_enum = 0
     elif mode == "nearest":
@@ -112,7 +130,7 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
     return aten.grid_sampler(input, grid, mode_enum, padding_enum, align_corners)
 
 
-def affine_grid(theta: Tensor, size: List[int], align_corners: Optional[bool] = None) -> Tensor:
+def affine_grid(theta: Tensor, size: list[int], align_corners: bool | None = None) -> Tensor:
     if align_corners is None:
         align_corners = False
     return aten.affine_grid_generator(theta, size, align_corners)

@@ -1,7 +1,5 @@
 """Functions of the package that are no single operator, in the language of scripts."""
 
-from typing import List, Optional  # noqa: UP035
-
 import flambeau
 from flambeau import Tensor
 
@@ -10,7 +8,13 @@ aten = flambeau.ops.aten
 __all__ = ["unique", "unique_consecutive", "tensordot", "cartesian_prod"]
 
 
-def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Optional[int] = None) -> Tensor:
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Tensor:
     if dim is not None:
         result = aten.unique_dim(input, dim, sorted)[0]
     else:
@@ -18,18 +22,20 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     return result
 
 
-def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Optional[int] = None) -> Tensor:
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Tensor:
     return aten.unique_consecutive(input, False, False, dim)[0]
 
 
 def tensordot(a: Tensor, b: Tensor, dims: int = 2) -> Tensor:
-    first: List[int] = []
-    second: List[int] = []
+    first: list[int] = []
+    second: list[int] = []
     for i in range(dims):
         first.append(i - dims)
         second.append(i)
     return aten.tensordot(a, b, first, second)
 
 
-def cartesian_prod(tensors: List[Tensor]) -> Tensor:
+def cartesian_prod(tensors: list[Tensor]) -> Tensor:
     return aten.cartesian_prod(tensors)

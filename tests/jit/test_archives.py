@@ -1,0 +1,135 @@
+"""Archives of jit.save: what comes back, what is refused, and that nothing in a file is run."""
+
+import copy
+import io
+import os
+import zipfile
+
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 2, 3)
+        self.norm = nn.BatchNorm2d(2)
+        self.encoder = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        self.act = nn.functional.relu
+        self.out = nn.Linear(2, 3)
+
+    def forward(self, x):
+        return self.out(self.act(self.norm(self.conv(x))).mean((2, 3)))
+
+
+def double(x):
+    return x * 2
+
+
+X = fl.arange(50.0).reshape(2, 1, 5, 5) / 25
+
+
+def test_a_scripted_module(tmp_path):
+    model = Net().eval()
+    fl.jit.script(model).save(tmp_path / "model.pt")
+    loaded = fl.jit.load(str(tmp_path / "model.pt"), map_location="cpu")
+    assert fl.allclose(loaded(X), model(X)) and not loaded.training and isinstance(loaded, fl.jit.ScriptModule)
+    assert list(loaded.state_dict()) == list(model.state_dict())
+    loaded.save(tmp_path / "again.pt")
+    assert fl.equal(fl.jit.load(tmp_path / "again.pt")(X), loaded(X))
+    assert not hasattr(Net(), "save")
+    assert fl.equal(copy.deepcopy(loaded)(X), loaded(X))
+
+
+def test_a_traced_module_with_files(tmp_path):
+    model = Net().eval()
+    traced = fl.jit.trace(model, X)
+    fl.jit.save(traced, tmp_path / "model.pt", _extra_files={"labels": "a b"})
+    files = {"labels": ""}
+    loaded = fl.jit.load(tmp_path / "model.pt", _extra_files=files)
+    assert isinstance(loaded, fl.jit.ScriptModule) and fl.allclose(loaded(X), model(X)) and files == {"labels": b"a b"}
+
+
+def test_files_in_memory_and_functions():
+    buffer = io.BytesIO()
+    fl.jit.save(fl.jit.trace(double, (X,)), buffer)
+    buffer.seek(0)
+    assert fl.equal(fl.jit.load(buffer)(X), X * 2)
+    buffer = io.BytesIO()
+    fl.jit.save(fl.jit.trace(lambda x: x + 1, (X,)), buffer)
+    buffer.seek(0)
+    assert fl.equal(fl.jit.load(buffer)(X), X + 1)
+    with pytest.raises(RuntimeError, match="scripted or traced"):
+        fl.jit.save(Net(), io.BytesIO())
+
+
+class Command:
+    def __reduce__(self):
+        return os.system, ("exit 1",)
+
+
+def test_what_is_refused(tmp_path):
+    for content in {"a": 1}, {"flambeau.jit": 1, "module": Command()}:
+        fl.save(content, tmp_path / "bad.pt")
+        with pytest.raises(RuntimeError, match="a checkpoint"):
+            fl.jit.load(tmp_path / "bad.pt")
+    with pytest.raises(ValueError, match="does not exist"):
+        fl.jit.load(tmp_path / "absent.pt")
+
+
+@pytest.mark.parametrize("name", ["os:system", "subprocess:call", "shutil:rmtree", "flambeau.hub:load"])
+def test_a_file_cannot_choose_a_function(tmp_path, name):
+    fl.save({"flambeau.jit": 1, "traced": True, "extra": {}, "function": name}, tmp_path / "bad.pt")
+    with pytest.raises(RuntimeError, match="a checkpoint"):
+        fl.jit.load(tmp_path / "bad.pt")
+
+
+def rewritten(replace):
+    """An archive of a small module with some of its records replaced."""
+    buffer = io.BytesIO()
+    fl.jit.script(nn.Linear(2, 2)).save(buffer)
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(buffer.getvalue())) as old, zipfile.ZipFile(made, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            for part, function in replace.items():
+                if part in name:
+                    data = function(data)
+            new.writestr(name, data)
+    made.seek(0)
+    return made
+
+
+@pytest.mark.parametrize(
+    "replace",
+    [
+        {"data.pkl": lambda data: b"cos\nsystem\n(S'exit 1'\ntR."},
+        {"data.pkl": lambda data: data[:40]},
+        {"data.pkl": lambda data: data.replace(b"Linear", b"Absent")},
+        {"modules/linear": lambda data: data.replace(b"torch.linear", b"__import__('os').system")},
+        {"modules/linear": lambda data: data.replace(b"return torch", b"import os; return torch")},
+        {"modules/linear": lambda data: data.replace(b"torch.linear", b"torch.no_such_operator")},
+        {"modules/linear": lambda data: data.replace(b"weight : Tensor", b"weight : List[int]")},
+        {"modules/linear": lambda data: b"(" * 5000},
+        {"version": lambda data: b"99\n"},
+        {"constants.pkl": lambda data: b"\x80\x02K\x01."},
+    ],
+)
+def test_crafted_archives_raise(replace):
+    with pytest.raises(Exception) as raised:
+        fl.jit.load(rewritten(replace))
+    assert type(raised.value).__module__ in (
+        "builtins",
+        "_pickle",
+        "flambeau.jit.frontend",
+        "flambeau.serialization.archive",
+    )
+
+
+def test_whole_modules_hold_functions_of_the_library(tmp_path):
+    model = Net().eval()
+    fl.save(model, tmp_path / "whole.pt")
+    loaded = fl.load(tmp_path / "whole.pt", weights_only=False)
+    assert loaded.act is nn.functional.relu and fl.equal(loaded(X), model(X))

@@ -1,0 +1,215 @@
+"""The language of scripts: what compiles means what it means in Python, and what does not says where."""
+
+import enum
+from typing import Final, NamedTuple, Union
+
+import pytest
+
+import flambeau as torch
+from flambeau import Tensor, nn
+
+
+def early_returns(x: Tensor, n: int):
+    for i in range(n):
+        if i == 3:
+            return x
+        x = x + 1
+    return x * 2
+
+
+def loops(values: list[int], stop: int) -> tuple[int, int]:
+    total = 0
+    seen = 0
+    for i, value in enumerate(values):
+        if value < 0:
+            continue
+        if value > stop:
+            break
+        total += value * i
+        seen = i
+    while seen < 10:
+        seen += 4
+    return total, seen
+
+
+def refined(x: int | None, y: Union[int, str]) -> int:
+    if x is None:
+        x = 3
+    if isinstance(y, str):
+        return x + len(y)
+    return x * y
+
+
+def containers(n: int) -> tuple[list[int], dict[str, int], str]:
+    squares = [i * i for i in range(n)]
+    table = {k: v + 0 for k, v in [("a", 1), ("b", n)]}
+    squares[0] = 7
+    del squares[1]
+    a, (b, c) = 1, (2, 3)
+    table["sum"] = a + b + c
+    return squares[::-1], table, f"{n} of {len(table)}" + "!".upper()
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Point(NamedTuple):
+    x: Tensor
+    y: int = 2
+
+
+@torch.jit.script
+class Counter:
+    def __init__(self, start: int):
+        self.value = start
+
+    def add(self, n: int) -> int:
+        self.value += n
+        return self.value
+
+    @property
+    def twice(self) -> int:
+        return self.value * 2
+
+
+def objects(x: Tensor, color: Color) -> tuple[Tensor, int, str]:
+    point = Point(x, 5)
+    counter = Counter(point.y)
+    counter.add(2)
+    return point.x + counter.value, counter.twice, color.name if color == Color.RED else "other"
+
+
+def indexing(x: Tensor, i: int):
+    y = x.clone()
+    y[0] = 1.0
+    y[1:, 0] += 2
+    y[y > 8] = 0.0
+    return y, y[i], y[..., None], y[:, ::2], y[torch.tensor([0, 1])]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (early_returns, (torch.ones(2), 2)),
+        (early_returns, (torch.ones(2), 9)),
+        (loops, ([1, -2, 3, 50, 4], 20)),
+        (refined, (None, "abc")),
+        (refined, (5, 6)),
+        (containers, (4,)),
+        (objects, (torch.ones(2), Color.RED)),
+        (indexing, (torch.arange(12.0).reshape(3, 4), 1)),
+    ],
+)
+def test_a_script_computes_what_python_computes(function, arguments):
+    expected, actual = function(*arguments), torch.jit.script(function)(*arguments)
+    flat = lambda value: list(value) if isinstance(value, tuple) else [value]  # noqa: E731
+    for a, b in zip(flat(expected), flat(actual), strict=True):
+        assert torch.equal(a, b) if isinstance(a, Tensor) else a == b
+
+
+class Inner(nn.Module):
+    scale: Final[float]
+
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        return x * self.weight * self.scale
+
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Inner(1.0), Inner(2.0)])
+        self.named = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.ReLU()})
+        self.calls = 0
+        self.register_buffer("offset", torch.zeros(3))
+
+    def forward(self, x, flag: bool = True):
+        for layer in self.layers:
+            x = layer(x)
+        for name, layer in self.named.items():
+            x = layer(x) if flag or name == "a" else x
+        self.calls += 1
+        return x + self.offset
+
+    @torch.jit.export
+    def count(self) -> int:
+        return self.calls
+
+    @torch.jit.ignore
+    def in_python(self, x: Tensor) -> Tensor:
+        return x
+
+
+def test_modules_share_tensors_and_have_attributes_of_their_own():
+    model = Outer()
+    scripted = torch.jit.script(model)
+    x = torch.randn(2, 3, requires_grad=True)
+    assert torch.allclose(scripted(x), model(x))
+    scripted(x).sum().backward()
+    assert x.grad is not None and model.layers[0].weight.grad is not None
+    assert scripted.count() == 2 and model.calls == 1
+    assert list(scripted.state_dict()) == list(model.state_dict())
+    assert scripted.layers[1](x).shape == (2, 3) and len(scripted.layers) == 2
+    with pytest.raises(RuntimeError, match="calls"):
+        scripted.calls = "many"
+    assert scripted.to(torch.float64)(x.double()).dtype is torch.float64
+    assert not scripted.eval().layers[0].training
+
+
+def test_graphs_can_be_walked():
+    graph = torch.jit.script(early_returns).graph
+    assert [v.debugName() for v in graph.inputs()] == ["x.1", "n.1"]
+    loop = graph.findNode("prim::Loop")
+    assert loop is not None and loop.findNode("prim::If") is not None
+    assert str(next(graph.outputs()).type()) == "Tensor" and "aten::add" in str(graph)
+    assert {n.kind() for n in graph.nodes()} >= {"prim::Loop", "prim::If", "prim::Constant"}
+
+
+def undefined(x):
+    return x + absent  # noqa: F821
+
+
+def mismatched(x: Tensor) -> int:
+    return x
+
+
+def branches(x: Tensor, flag: bool):
+    if flag:
+        y = 1
+    return x + y
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (undefined, "undefined value absent"),
+        (mismatched, "annotated as having type int"),
+        (branches, "not defined in the false branch"),
+    ],
+)
+def test_errors_point_at_the_source(function, said):
+    with pytest.raises(RuntimeError, match=said) as raised:
+        torch.jit.script(function)
+    assert "<--- HERE" in str(raised.value) and __file__ in str(raised.value)
+
+
+def failing(x: Tensor, n: int):
+    if n > 1:
+        raise ValueError("too large")
+    return x.view(7)
+
+
+def test_errors_at_run_time_have_a_traceback():
+    scripted = torch.jit.script(failing)
+    with pytest.raises(torch.jit.Error, match="too large"):
+        scripted(torch.ones(2), 3)
+    with pytest.raises(RuntimeError, match=r"in failing[\s\S]*x.view\(7\)[\s\S]*<--- HERE"):
+        scripted(torch.ones(2), 0)
+    with pytest.raises(RuntimeError, match="Expected a value of type 'int' for argument 'n'"):
+        scripted(torch.ones(2), "a")

@@ -1,0 +1,96 @@
+"""Traces: sizes stay dynamic, values that Python sees are constants with a warning, scripts inside stay calls."""
+
+import warnings
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+
+
+class Reshaping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 6)
+
+    def forward(self, x):
+        batch, count = x.size(0), x.shape[1]
+        y = self.layer(x).view(batch, count * 2, 3).transpose(1, 2)
+        return y[:, :, 1:].relu() + 1
+
+
+def test_sizes_are_not_frozen():
+    model = Reshaping()
+    traced = torch.jit.trace(model, torch.randn(2, 5, 4))
+    other = torch.randn(3, 7, 4)
+    assert torch.allclose(traced(other), model(other))
+    assert "aten::linear" in str(traced.inlined_graph)
+
+
+def test_values_of_python_are_frozen_with_a_warning():
+    def function(x):
+        return x * 2 if x.sum() > 0 else x
+
+    with pytest.warns(torch.jit.TracerWarning, match="Python boolean"):
+        traced = torch.jit.trace(function, torch.ones(3))
+    assert torch.equal(traced(-torch.ones(3)), -2 * torch.ones(3))
+
+
+@torch.jit.script
+def repeated(x, n: int):
+    for _ in range(n):
+        x = x + 1
+    return x
+
+
+def test_scripts_in_traces_keep_their_control_flow():
+    traced = torch.jit.trace(lambda x: repeated(x, x.size(0)), torch.zeros(2))
+    assert traced(torch.zeros(5))[0] == 5
+    assert "prim::CallFunction" in str(traced.graph)
+
+
+@torch.jit.script_if_tracing
+def total(values: list[torch.Tensor]):
+    result = values[0]
+    for value in values[1:]:
+        result = result + value
+    return result
+
+
+def test_containers_as_inputs_and_outputs():
+    def function(pair, table):
+        return pair[0] + pair[1], table["a"] * 2
+
+    inputs = ((torch.ones(2), torch.ones(2)), {"a": torch.ones(2)})
+    traced = torch.jit.trace(function, inputs)
+    assert torch.equal(traced(*inputs)[1], 2 * torch.ones(2))
+    assert torch.equal(torch.jit.trace(lambda x: total([x, x, x]), torch.ones(2))(torch.ones(2)), 3 * torch.ones(2))
+
+
+def test_a_trace_that_differs_is_reported():
+    state = [0]
+
+    def function(x):
+        state[0] += 1
+        return x + state[0]
+
+    with pytest.warns(torch.jit.TracerWarning, match="does not match"):
+        torch.jit.trace(function, torch.ones(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.jit.trace(function, torch.ones(2), check_trace=False)
+
+
+def test_freezing_folds_attributes_and_batch_normalisation():
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Dropout(), nn.ReLU()).eval()
+    with torch.no_grad():
+        model[1].running_mean.fill_(0.5)
+    scripted = torch.jit.script(model)
+    frozen = torch.jit.freeze(scripted)
+    x = torch.randn(1, 1, 6, 6)
+    assert torch.allclose(frozen(x), model(x), atol=1e-6) and not list(frozen.parameters())
+    kinds = {node.kind() for node in frozen.graph.nodes()}
+    assert "aten::batch_norm" not in kinds and "prim::GetAttr" not in kinds and "aten::dropout" not in kinds
+    assert torch.allclose(torch.jit.optimize_for_inference(scripted)(x), model(x), atol=1e-6)
+    with pytest.raises(RuntimeError, match="eval"):
+        torch.jit.freeze(torch.jit.script(nn.Dropout()))
