@@ -1,7 +1,10 @@
 // Reshaping ops that are other views in disguise, or copy when no view will do: decompositions above the
 // dispatcher, so that derivatives and other transformations see only the primitive views.
 #include "core/views.h"
+#include "core/warning.h"
 #include "dispatch/kernel.h"
+
+#include <atomic>
 
 namespace fl {
 namespace {
@@ -105,6 +108,10 @@ Tensor t(const Tensor& self) {
 }
 Tensor numpy_T(const Tensor& self) {
   const int64_t n = self.dim();
+  static std::atomic_flag said;
+  if (n != 2 && n != 0 && !said.test_and_set())
+    warn("[T] expected a matrix, got a tensor of " + std::to_string(n) +
+         " dimensions: write .mT for batches of matrices, or permute to reverse all dimensions");
   Dims dims(n);
   for (int64_t i = 0; i < n; ++i) dims[i] = n - 1 - i;
   return permute(self, dims);

@@ -561,8 +561,15 @@ int set_requires_grad(PyObject* self, PyObject* value, void*) {
 PyObject* get_grad(PyObject* self, void*) {
   const Tensor t = unwrap(self);
   const auto* m = autograd::meta_of(t);
-  if (!m || !m->grad.defined()) Py_RETURN_NONE;
-  return wrap(m->grad);
+  if (m && m->grad.defined()) return wrap(m->grad);
+  if (m && !m->retains_grad && !autograd::is_leaf(t) &&
+      PyErr_WarnEx(
+          PyExc_UserWarning,
+          "[grad] expected a leaf, got the result of an operator: backward() gives it no gradient unless "
+          "retain_grad() was called on it before",
+          1) < 0)
+    return nullptr;
+  Py_RETURN_NONE;
 }
 int set_grad(PyObject* self, PyObject* value, void*) {
   return guarded_int([&] {

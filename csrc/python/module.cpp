@@ -1,4 +1,5 @@
 // The extension module flambeau._C.
+#include "core/warning.h"
 #include "cpu/engine/arch.h"
 #include "python/guards.h"
 #include "python/library.h"
@@ -15,6 +16,13 @@ PyModuleDef definition{PyModuleDef_HEAD_INIT,
                        nullptr,
                        nullptr};
 
+void python_warning(const std::string& message) {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const int status = PyErr_WarnEx(PyExc_UserWarning, message.c_str(), 1);
+  PyGILState_Release(state);
+  fl::py::check(status);
+}
+
 }  // namespace
 
 PyMODINIT_FUNC PyInit__C() {
@@ -25,6 +33,7 @@ PyMODINIT_FUNC PyInit__C() {
              "[flambeau] expected a processor with AVX-512, for which alone this build was made "
              "(FLAMBEAU_KERNEL_ARCHS), got one without");
 #endif
+    fl::set_warning_handler(python_warning);
     Object module = own(PyModule_Create(&definition));
     add_types(module.get());
     add_tensor(module.get());

@@ -30,6 +30,19 @@ bool needs_hooks(PyObject* dict) {
   return false;
 }
 
+// Lets the message of the error that is set say which module it came from.
+void locate_error(PyObject* self, PyObject* args) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (PyObject* module = PyImport_ImportModule("flambeau.nn.modules.blame")) {
+    Py_XDECREF(PyObject_CallMethod(module, "locate", "OOO", self, value, args));
+    Py_DECREF(module);
+  }
+  PyErr_Clear();  // an error without its place is better than an error in finding it
+  PyErr_Restore(type, value, traceback);
+}
+
 PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
     PyObject* dict = attributes(self);
@@ -41,7 +54,9 @@ PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs) {
       name = name_call_impl;
     }
     Object target = own(PyObject_GetAttr(self, name));
-    return PyObject_Call(target.get(), args, kwargs);
+    PyObject* result = PyObject_Call(target.get(), args, kwargs);
+    if (result == nullptr) locate_error(self, args);
+    return result;
   });
 }
 

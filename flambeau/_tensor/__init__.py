@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from flambeau import _C
 from flambeau._C import Tensor
 
@@ -158,6 +160,11 @@ def tensor(
     data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
     """A new tensor with a copy of data."""
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "[tensor] expected data, got a tensor: write data.clone(), or data.detach().clone() to leave its history",
+            stacklevel=2,
+        )
     shared = _shared(data)
     if shared is not None:
         device = device if device is not None or data is not shared else shared.device

@@ -38,7 +38,10 @@ def type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: 
 @_method
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
     if not fl.cuda.is_available():
-        raise AssertionError("[cuda] expected a CUDA device, got a machine or build without one")
+        raise AssertionError(
+            "[cuda] expected a CUDA device, got a machine or build without one: `flambeau env` says what was looked for; "
+            "write .to(device) with device = flambeau.accelerator.current_accelerator() or 'cpu' to run on either"
+        )
     return self.to("cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
 
 

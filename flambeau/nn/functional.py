@@ -10,11 +10,12 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    from flambeau._compat import absent
     from flambeau.nn import _functional_helpers
 
     try:
         function = vars(_functional_helpers)[name]
     except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+        return absent.attribute(__name__, name)
     globals()[name] = function  # where compiled code finds it, too
     return function

@@ -260,9 +260,10 @@ void channel_normalize(const Tensor& x, const Tensor& y, const Channels& g, cons
                });
 }
 
-void check_channels(const char* name, const Tensor& t, int64_t channels) {
-  FL_CHECK(!t.defined() || t.numel() == channels, "[batch_norm] expected ", name, " of ", channels,
-           " elements, got ", t.defined() ? t.numel() : 0);
+void check_channels(const char* name, const Tensor& t, const Tensor& input) {
+  FL_CHECK(!t.defined() || t.numel() == input.size(1), "[batch_norm] expected an input of ",
+           t.defined() ? t.numel() : 0, " channels for a ", name, " of as many elements, got shape ",
+           input.sizes());
 }
 
 // Statistics of a batch, kept for the derivative and entered in the running ones.
@@ -292,11 +293,10 @@ DType check_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& 
                        const Tensor& running_mean, const Tensor& running_var) {
   FL_CHECK_KIND(input.dim() >= 2, Index, "[batch_norm] expected at least 2 dimensions, got ", input.dim());
   check_floating("batch_norm", input);
-  const int64_t channels = input.size(1);
-  check_channels("weight", weight, channels);
-  check_channels("bias", bias, channels);
-  check_channels("running_mean", running_mean, channels);
-  check_channels("running_var", running_var, channels);
+  check_channels("weight", weight, input);
+  check_channels("bias", bias, input);
+  check_channels("running_mean", running_mean, input);
+  check_channels("running_var", running_var, input);
   const DType t = parameter_dtype("batch_norm", input, {&weight, &bias, &running_mean, &running_var});
   return input.is_meta() ? compute_of(t) : t;  // as PyTorch answers there
 }

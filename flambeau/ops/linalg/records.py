@@ -205,7 +205,16 @@ def raise_on(op: str, info: fl.Tensor, what: str) -> None:
     for i, code in enumerate(codes):
         if code:
             where = f" (batch element {i})" if info.dim() else ""
-            raise fl.linalg.LinAlgError(f"[{op}] expected {what}, got another{where} (LAPACK reports {code})")
+            raise fl.linalg.LinAlgError(f"[{op}] expected {what}, got another{where}: {_explained(what, code)}")
+
+
+def _explained(what: str, code: int) -> str:
+    """What a code of LAPACK says of a matrix."""
+    if "invertible" in what:
+        return f"pivot {code} of its factorization is zero, so that its rows are not independent"
+    if "positive" in what:
+        return f"its leading minor of order {code} is not positive; it may lack symmetry or need a larger diagonal"
+    return f"the iteration did not converge (LAPACK reports {code})"
 
 
 # ---------------------------------------------------------------- inverses and systems

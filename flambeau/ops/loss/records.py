@@ -248,6 +248,10 @@ def logits_loss(
     pos_weight: fl.Tensor | None,
     reduction: str,
 ) -> fl.Tensor:
+    if not target.is_floating_point():
+        raise RuntimeError(
+            f"[binary_cross_entropy_with_logits] expected a floating target, got {target.dtype}: pass target.to(input.dtype)"
+        )
     if pos_weight is None:
         loss = fl._ops._bce_with_logits(input, target)
     else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import warnings
 
 import flambeau as fl
 from flambeau.ops.record import autocast, composite, native, tag, vjp
@@ -68,6 +70,11 @@ def column_stack(tensors: list[fl.Tensor]) -> fl.Tensor:
 # ---------------------------------------------------------------- products of vectors
 
 
+@functools.cache
+def _indexing_missing() -> None:
+    warnings.warn("[meshgrid] expected indexing to be given, got none: 'ij' is taken", stacklevel=3)
+
+
 @composite()
 def meshgrid(tensors: list[fl.Tensor], *, indexing: str | None = None) -> tuple[fl.Tensor, ...]:
     if not tensors:
@@ -81,6 +88,8 @@ def meshgrid(tensors: list[fl.Tensor], *, indexing: str | None = None) -> tuple[
             raise RuntimeError(
                 f"[meshgrid] expected tensors of one dtype and device, got {tensors[0].dtype} and {t.dtype}"
             )
+    if indexing is None:
+        _indexing_missing()
     swap = indexing == "xy" and len(tensors) >= 2
     tensors = list(tensors)
     if swap:
