@@ -1,6 +1,6 @@
-"""The compiled perceptron's step with two other busy processes on the machine, against the quiet machine.
+"""The compiled perceptron's step with other busy processes on the machine, against the quiet machine.
 
-    python benchmarks/busy_neighbours.py [--seconds 3] [--torch]
+    python benchmarks/busy_neighbours.py [--seconds 3] [--neighbours 2] [--model mlp] [--torch]
 
 Threads that spin at barriers while others have the processor make such steps slower by orders of magnitude.
 """
@@ -21,8 +21,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import models  # noqa: E402
 
 
-def step_of(torch: Any) -> Any:
-    task = models.make(torch, "mlp")
+def step_of(torch: Any, model_name: str) -> Any:
+    task = models.make(torch, model_name)
     model, optimizer = torch.compile(task.model), torch.optim.Adam(task.model.parameters())
     x, y = task.batch(0)
 
@@ -46,13 +46,15 @@ def mean_time(step: Any, seconds: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--neighbours", type=int, default=2)
+    parser.add_argument("--model", default="mlp", help="a model of benchmarks/models.py")
     parser.add_argument("--torch", action="store_true", help="measure PyTorch instead")
     given = parser.parse_args()
-    step = step_of(importlib.import_module("torch" if given.torch else "flambeau"))
+    step = step_of(importlib.import_module("torch" if given.torch else "flambeau"), given.model)
     for _ in range(20):
         step()
     quiet = mean_time(step, given.seconds)
-    neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(given.neighbours)]
     try:
         time.sleep(0.5)
         busy = mean_time(step, given.seconds)

@@ -30,6 +30,7 @@ constexpr int64_t kSpin = 300'000, kHeldSpin = 2'000'000, kSharedSpin = 5'000;
 constexpr int64_t kCallerSpin = 20'000, kCallerYield = 200'000;
 constexpr int64_t kPreempted = 500'000;      // between two looks at the clock: somebody else had the core
 constexpr int64_t kSharedFor = 100'000'000;  // that the machine counts as shared after that
+constexpr int64_t kAccident = 2'000'000;     // within which preemptions are one event
 constexpr int64_t kLeastWake = 20'000, kMostWake = 200'000;  // work that pays for waking workers
 
 int64_t now() {
@@ -339,12 +340,20 @@ class Pool {
         pause();
       }
       const int64_t at = now();
-      if (at - last > kPreempted) shared_until_.store(at + kSharedFor, std::memory_order_relaxed);
+      if (at - last > kPreempted) note_preemption(at);
       last = at;
       if (at - start < limit) continue;
       limit = spin_time(at);
       if (at - start >= limit) return sleep(id, worker);
     }
+  }
+
+  // Once is an accident, which may stop all threads at a time; again after a while is a neighbour.
+  void note_preemption(int64_t at) {
+    const int64_t since = at - last_preemption_.load(std::memory_order_relaxed);
+    if (since < kAccident) return;
+    last_preemption_.store(at, std::memory_order_relaxed);
+    if (since < kSharedFor) shared_until_.store(at + kSharedFor, std::memory_order_relaxed);
   }
 
   void sleep(int id, Worker& worker) {
@@ -386,7 +395,8 @@ class Pool {
   std::atomic<int> threads_, started_{0}, holds_{0};
   const int processors_;
   bool forked_ = false;
-  std::atomic<int64_t> shared_until_{0}, last_short_{0}, debt_{0}, wake_time_{kLeastWake};
+  std::atomic<int64_t> last_preemption_{0}, shared_until_{0}, last_short_{0}, debt_{0},
+      wake_time_{kLeastWake};
   std::mutex *starting_ = new std::mutex, *gathering_ = new std::mutex;
   WorkerSet idle_, asleep_;
   alignas(128) std::atomic<uint64_t> regions_{0}, alone_{0}, members_{0}, woken_{0},

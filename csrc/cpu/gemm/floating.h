@@ -109,6 +109,19 @@ bool try_tiny(const Product<T, T, T>& p) {
   return true;
 }
 
+// One rectangle of a product, and what follows it.
+template <class S, class T>
+void multiply_rectangle(const Product<S, T, S>& p, Range i, Range j, const ProductFinish* finish) {
+  Product<S, T, S> part = p;
+  part.m = i.end - i.begin, part.n = j.end - j.begin;
+  part.a += i.begin * p.a_row;
+  part.b += j.begin * p.b_col;
+  part.c += i.begin * p.c_row + j.begin * p.c_col;
+  if (p.bias) part.bias += i.begin * p.bias_row + j.begin * p.bias_col;
+  multiply_part<S, T>(part);
+  if (finish) finish_window(*finish, part.c, part.m, part.n);
+}
+
 template <class S, class T>
 void multiply_any(Product<S, T, S> p, int threads, bool alone, const ProductFinish* finish) {
   const auto finished = [&](S* c, int64_t rows, int64_t cols) {
@@ -124,16 +137,8 @@ void multiply_any(Product<S, T, S> p, int threads, bool alone, const ProductFini
     multiply_small(p);
     return finished(p.c, p.m, p.n);
   }
-  over_rectangles(threads, p.m, p.n, p.k, TileSet<T>::get().width(), [&](Range i, Range j) {
-    Product<S, T, S> part = p;
-    part.m = i.end - i.begin, part.n = j.end - j.begin;
-    part.a += i.begin * p.a_row;
-    part.b += j.begin * p.b_col;
-    part.c += i.begin * p.c_row + j.begin * p.c_col;
-    if (p.bias) part.bias += i.begin * p.bias_row + j.begin * p.bias_col;
-    multiply_part<S, T>(part);
-    finished(part.c, part.m, part.n);
-  });
+  over_rectangles(threads, p.m, p.n, p.k, TileSet<T>::get().width(),
+                  [&](Range i, Range j) { multiply_rectangle(p, i, j, finish); });
 }
 
 template <class S, class T>
@@ -152,6 +157,18 @@ void gemm_floating(GemmArgs g) {
       for (int64_t i = part.begin; i < part.end; ++i)
         multiply_any<S, T>(product_of<S, T, S>(g, i), 1, false, g.finish);
     });
+  } else if (threads > 1 && g.batch > 1 && !vector && one * kMultiplyTime < kLongProduct) {
+    // Fewer products than threads, each short: one region for all of them.
+    const int64_t width = TileSet<T>::get().width();
+    const int each = (threads + static_cast<int>(g.batch) - 1) / static_cast<int>(g.batch);
+    const Grid grid = grid_for(each, g.m, g.n, width);
+    const int cells = grid.down * grid.across;
+    parallel_pieces(
+        static_cast<int>(g.batch) * cells, one * double(g.batch) * kMultiplyTime, [&](int piece, int) {
+          const Cell cell = cell_of(grid, piece % cells, g.m, g.n, width);
+          if (!cell.rows.empty() && !cell.columns.empty())
+            multiply_rectangle(product_of<S, T, S>(g, piece / cells), cell.rows, cell.columns, g.finish);
+        });
   } else {
     for (int64_t i = 0; i < g.batch; ++i)
       multiply_any<S, T>(product_of<S, T, S>(g, i), threads, g.batch == 1, g.finish);

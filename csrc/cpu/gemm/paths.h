@@ -17,6 +17,7 @@ void gemm_integral(const GemmArgs& g);
 void gemm_complex(const GemmArgs& g);
 
 constexpr double kLeastDivided = 5.0e5, kMultiplyTime = 1.0 / 50;  // nanoseconds of a multiplication
+constexpr double kLongProduct = 100'000;  // nanoseconds that a region of its own is no matter for
 
 // Threads worth waking for this much work (in multiplications, or elements read if that is more).
 inline int team_for(double work) {
@@ -26,6 +27,7 @@ inline int team_for(double work) {
 
 struct Range {
   int64_t begin, end;
+  bool empty() const { return begin >= end; }
 };
 // Part number `part` of `count` items split evenly into `parts`.
 inline Range share(int64_t count, int parts, int part) {
@@ -52,19 +54,26 @@ inline Grid grid_for(int threads, int64_t m, int64_t n, int64_t width) {
   return best;
 }
 
+// The rows and columns of one rectangle.
+struct Cell {
+  Range rows, columns;
+};
+inline Cell cell_of(const Grid& grid, int number, int64_t m, int64_t n, int64_t width) {
+  const Range columns = share((n + width - 1) / width, grid.across, number % grid.across);
+  return {share(m, grid.down, number / grid.across),
+          {columns.begin * width, std::min(columns.end * width, n)}};
+}
+
 // Calls f(rows, columns) for separate rectangles of C, at most one for each thread, which meet only at
 // the end: packing some blocks twice costs less than waiting for each other, above all on a busy machine.
 // Columns are divided at multiples of `width`.
 template <class F>
 void over_rectangles(int threads, int64_t m, int64_t n, int64_t k, int64_t width, const F& f) {
   if (threads <= 1) return f(Range{0, m}, Range{0, n});
-  const auto [down, across] = grid_for(threads, m, n, width);
-  const double time = double(m) * n * k * kMultiplyTime;
-  parallel_pieces(down * across, time, [&, down = down, across = across](int cell, int) {
-    const Range i = share(m, down, cell / across);
-    Range j = share((n + width - 1) / width, across, cell % across);
-    j = {j.begin * width, std::min(j.end * width, n)};
-    if (i.end > i.begin && j.end > j.begin) f(i, j);
+  const Grid grid = grid_for(threads, m, n, width);
+  parallel_pieces(grid.down * grid.across, double(m) * n * k * kMultiplyTime, [&](int number, int) {
+    const Cell cell = cell_of(grid, number, m, n, width);
+    if (!cell.rows.empty() && !cell.columns.empty()) f(cell.rows, cell.columns);
   });
 }
 
