@@ -1,4 +1,5 @@
-// Warnings of native code. The Python module turns them into Python's own; a program without Python prints them.
+// Warnings of native code. The Python module turns them into Python's own; a program without Python prints
+// them.
 #pragma once
 
 #include <string>

@@ -48,7 +48,7 @@ _ARITHMETIC = {
 }
 _ARITHMETIC |= {f"torch.{name}": getattr(fl, name) for name in "sym_max sym_min sym_int sym_float sym_not".split()}
 _ARITHMETIC |= {f"flambeau.switch.{function.__name__}": function for function in AUTOCAST_SWITCHES}
-_ARITHMETIC |= {f"math.{name}": getattr(math, name) for name in ("trunc", "ceil", "floor")}
+_ARITHMETIC |= {f"math.{function.__name__}": function for function in (math.trunc, math.ceil, math.floor)}
 
 
 def read_program(document: Json, state: dict[str, Any], constants: dict[str, Any], examples: Any) -> ExportedProgram:
