@@ -516,14 +516,19 @@ def record_places(records, derivatives) -> str:
     return f"const RecordPlace record_places[] = {{\n{table}\n}};\nconst int record_place_count = {len(rows)};"
 
 
+def definition_place(record) -> tuple[str, str]:
+    """The module and the function of an operator's definition; empty where it has none."""
+    if record.kind == "update":
+        return "flambeau.ops.lists.update_evaluation", record.schema.name
+    if record.kind == "composite":
+        return record.where, record.details["fn"].__name__
+    return "", ""
+
+
 def operator_row(record, derivative: str) -> str:
     """The operator of a record, in the table of all."""
     derived = {flag: quote(text) for text, flag in derived_schemas(record)}
-    python = fn = ""  # the module and the function of the definition
-    if record.kind == "update":
-        python, fn = "flambeau.ops.lists.update_evaluation", record.schema.name
-    elif record.kind == "composite":
-        python, fn = record.where, record.details["fn"].__name__
+    python, fn = definition_place(record)
     fields = [
         quote(record.schema.text),
         " | ".join(FLAGS[t] for t in record.tags if t in FLAGS) or "0",
@@ -624,6 +629,10 @@ def main() -> None:
             records += [g.record for g in derivatives[original.name] or [] if g and g.record]
         derivatives[record.name] = derivatives[original.name]
     generate_operators(records, derivatives, args.out)
+    import generate_definitions
+
+    functions = [place for r in records for place in (definition_place(r), vjp_parameters(r)[:2]) if place[0]]
+    generate_definitions.generate(functions, args.out)
     if args.cuda:
         import generate_cuda
 

@@ -31,9 +31,10 @@ NATIVE_LAYERS = {
     "cpu": ("core", "math", "dispatch", "autograd", "ops"),
     "cuda": ("core", "math", "dispatch", "autograd", "ops"),
     "compiled": ("core", "dispatch", "autograd", "ops"),
-    "runtime": ("core", "dispatch", "autograd", "ops", "compiled"),
+    "definitions": ("core", "dispatch", "autograd", "ops"),
+    "runtime": ("core", "dispatch", "autograd", "ops", "compiled", "definitions"),
     "distributed": ("core", "dispatch", "autograd", "ops"),
-    "python": ("core", "math", "dispatch", "autograd", "ops", "cpu", "compiled", "runtime", "distributed"),
+    "python": ("core", "math", "dispatch", "autograd", "ops", "cpu", "compiled", "definitions", "runtime", "distributed"),
 }
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)

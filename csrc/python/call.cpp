@@ -49,8 +49,11 @@ PyObject* to_python(const Value& v, const std::string* type) {
       return Py_NewRef(layout_object(v.to_layout()));
     case Value::Tag::String:
       return PyUnicode_FromStringAndSize(v.string().data(), v.string().size());
-    case Value::Tag::Opaque:
-      return Py_NewRef(static_cast<PyOpaque*>(v.opaque())->object);
+    case Value::Tag::Opaque: {
+      const auto* opaque = dynamic_cast<const PyOpaque*>(v.opaque());
+      FL_CHECK_KIND(opaque != nullptr, Type, "[library] expected an object of Python, got one of another language");
+      return Py_NewRef(opaque->object);
+    }
     case Value::Tag::IntList: {
       PyObject* list = check(PyList_New(v.length()));
       for (size_t i = 0; i < v.length(); ++i) PyList_SET_ITEM(list, i, PyLong_FromLongLong(v.ints()[i]));

@@ -1,7 +1,6 @@
 // Derivatives written in ops, in Python: what they ask for by the names of their parameters, and the call at
 // backward.
-#include <cstring>
-
+#include "autograd/written_derivative.h"
 #include "dispatch/builtin.h"
 #include "python/autograd.h"
 #include "python/library.h"
@@ -9,14 +8,8 @@
 namespace fl::py {
 namespace {
 
-struct PythonDerivative {
-  const BuiltinOperator* row = nullptr;
+struct PythonDerivative : autograd::WrittenDerivative {
   PyObject* function = nullptr;
-  struct Source {
-    enum Kind { Grad, Arg, Sizes, DTypeOf, DeviceOf, Window, Result, Needs } kind;
-    int index;
-  };
-  std::vector<Source> sources;
 };
 
 PyObject* argument_of(autograd::OperatorNode& node, int i) {
@@ -138,11 +131,7 @@ std::vector<Tensor> apply_python(const autograd::Derivative& self, autograd::Ope
   }
   TorchFunctionSwitch not_the_user(true);
   // Gradients of results that the derivative does not mention make no difference.
-  bool any = node.op->schema.returns_list;
-  for (const auto& source : d.sources)
-    any |= source.kind == PythonDerivative::Source::Grad && source.index < static_cast<int>(grads.size()) &&
-           grads[source.index].defined();
-  if (!any) return std::vector<Tensor>(node.next.size());
+  if (!d.concerned(node, grads)) return std::vector<Tensor>(node.next.size());
   Object args = own(PyTuple_New(d.sources.size()));
   for (size_t s = 0; s < d.sources.size(); ++s)
     PyTuple_SET_ITEM(args.get(), s, check(source_value(d.sources[s], node, grads)));
@@ -156,55 +145,7 @@ void install_python_derivatives() {
     Operator& op = builtin_operator(i);
     auto* d = new PythonDerivative;
     auto* derivative = new autograd::Derivative;
-    d->row = &row;
-    const auto& args = op.schema.args;
-    int n_grads = 0;
-    std::string rest = row.vjp_parameters;
-    while (!rest.empty()) {
-      const size_t comma = rest.find(',');
-      const std::string name = rest.substr(0, comma);
-      rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
-      const auto find_arg = [&](const std::string& n) {
-        for (size_t a = 0; a < args.size(); ++a)
-          if (args[a].name == n) return static_cast<int>(a);
-        return -1;
-      };
-      const auto ends = [&](const char* suffix) {
-        const size_t k = std::strlen(suffix);
-        return name.size() > k && name.compare(name.size() - k, k, suffix) == 0
-                   ? find_arg(name.substr(0, name.size() - k))
-                   : -1;
-      };
-      using S = PythonDerivative::Source;
-      int at;
-      if ((name == "g" || (name[0] == 'g' && name.size() == 2 && std::isdigit(name[1]))) &&
-          find_arg(name) < 0) {
-        d->sources.push_back({S::Grad, n_grads++});
-      } else if (name == "needs") {
-        d->sources.push_back({S::Needs, 0});
-      } else if ((at = find_arg(name)) >= 0) {
-        d->sources.push_back({S::Arg, at});
-        derivative->saves_args |= uint64_t(1) << at;
-      } else if ((at = ends("_sizes")) >= 0) {
-        d->sources.push_back({S::Sizes, at});
-      } else if ((at = ends("_dtype")) >= 0) {
-        d->sources.push_back({S::DTypeOf, at});
-      } else if ((at = ends("_window")) >= 0) {
-        d->sources.push_back({S::Window, at});
-        derivative->saves_args |= uint64_t(1) << at;
-      } else if ((at = ends("_device")) >= 0) {
-        d->sources.push_back({S::DeviceOf, at});
-      } else {
-        at = name == "out" || name == "result" ? 0 : -1;
-        for (size_t r = 0; r < op.schema.return_names.size(); ++r)
-          if (op.schema.return_names[r] == name || "out" + std::to_string(r) == name)
-            at = static_cast<int>(r);
-        FL_CHECK(at >= 0, "[", op.schema.name,
-                 "] expected its derivative to name arguments or results, got '", name, "'");
-        d->sources.push_back({S::Result, at});
-        derivative->saves_results |= 1u << at;
-      }
-    }
+    autograd::read_sources(op, row, *d, *derivative);
     derivative->apply = apply_python;
     derivative->context = d;
     autograd::set_derivative(op, derivative);

@@ -54,6 +54,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_autocast(module.get());
     add_compiled(module.get());
     add_packages(module.get());
+    add_definitions(module.get());
     return module.release();
   });
 }

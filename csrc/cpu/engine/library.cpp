@@ -3,11 +3,14 @@
 #include "cpu/engine/library.h"
 
 #include <dlfcn.h>
+#include <glob.h>
+#include <unistd.h>
 
 #include <cctype>
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <vector>
 
 namespace fl::cpu {
 namespace {
@@ -51,6 +54,61 @@ bool try_open(Entry& entry, const std::string& candidate) {
   return false;
 }
 
+// ---- where wheels put libraries, found without Python ----
+
+std::string parent(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+// Environments that libraries may have been installed into: the one around this library, then those that the process was
+// started in.
+std::vector<std::string> prefixes() {
+  std::vector<std::string> found;
+  Dl_info here{};
+  if (dladdr(reinterpret_cast<void*>(&parent), &here) && here.dli_fname) {
+    const std::string site = parent(parent(here.dli_fname));  // site-packages/flambeau/libflambeau.so
+    found.push_back(parent(parent(parent(site))));
+  }
+  for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
+    if (const char* prefix = std::getenv(variable)) found.emplace_back(prefix);
+  const char* path = std::getenv("PATH");
+  std::string rest = path ? path : "";
+  while (!rest.empty()) {
+    const size_t colon = rest.find(':');
+    const std::string folder = rest.substr(0, colon);
+    if (folder.size() > 4 && folder.compare(folder.size() - 4, 4, "/bin") == 0) found.push_back(parent(folder));
+    rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
+  }
+  return found;
+}
+
+// Paths of a library in environments: beside others, or in a package's own folder.
+std::vector<std::string> installed(const char* soname) {
+  std::vector<std::string> paths;
+  Dl_info here{};
+  if (dladdr(reinterpret_cast<void*>(&parent), &here) && here.dli_fname) {
+    const std::string folder = parent(here.dli_fname);
+    paths.push_back(folder + "/" + soname);
+    paths.push_back(parent(folder) + "/scipy_openblas32/lib/" + soname);
+  }
+  for (const std::string& prefix : prefixes()) {
+    paths.push_back(prefix + "/lib/" + soname);
+    glob_t matches{};
+    const std::string pattern = prefix + "/lib/python3*/site-packages/scipy_openblas32/lib/" + soname;
+    if (glob(pattern.c_str(), 0, nullptr, &matches) == 0)
+      for (size_t i = 0; i < matches.gl_pathc; ++i) paths.emplace_back(matches.gl_pathv[i]);
+    globfree(&matches);
+  }
+  return paths;
+}
+
+bool try_installed(Entry& entry, const char* soname) {
+  for (const std::string& path : installed(soname))
+    if (access(path.c_str(), R_OK) == 0 && try_open(entry, path)) return true;
+  return false;
+}
+
 void try_candidates(Entry& entry, const std::string& name, std::initializer_list<const char*> sonames) {
   entry.error.clear();
   const std::string forced = env_override(name);
@@ -59,9 +117,10 @@ void try_candidates(Entry& entry, const std::string& name, std::initializer_list
     return;
   }
   if (!entry.host_path.empty() && try_open(entry, entry.host_path)) return;
-  for (const char* soname : sonames) {
+  for (const char* soname : sonames)
+    if (try_installed(entry, soname)) return;
+  for (const char* soname : sonames)
     if (try_open(entry, soname)) return;
-  }
   if (entry.error.empty()) entry.error = "no path was given";
 }
 

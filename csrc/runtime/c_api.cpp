@@ -1,0 +1,460 @@
+// The C interface over packages, tensors and operators: see flambeau/include/flambeau/flambeau.h.
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "autograd/node.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "definitions/object.h"
+#include "runtime/dlpack.h"
+#include "runtime/package.h"
+
+using fl::Tensor;
+using fl::TensorImpl;
+
+struct fl_model {
+  std::shared_ptr<fl::runtime::Package> package;
+  std::string instruction_set;
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+fl_status status_of(fl::ErrorKind kind) {
+  switch (kind) {
+    case fl::ErrorKind::Type:
+      return FL_TYPE_ERROR;
+    case fl::ErrorKind::Value:
+      return FL_VALUE_ERROR;
+    case fl::ErrorKind::Index:
+      return FL_INDEX_ERROR;
+    case fl::ErrorKind::NotImplemented:
+      return FL_NOT_IMPLEMENTED;
+    case fl::ErrorKind::OutOfMemory:
+      return FL_OUT_OF_MEMORY;
+    default:
+      return FL_RUNTIME_ERROR;
+  }
+}
+
+// Nothing is thrown through C.
+template <class F>
+fl_status guarded(const F& f) {
+  try {
+    f();
+    return FL_OK;
+  } catch (const fl::Error& error) {
+    last_error = error.what();
+    return status_of(error.kind);
+  } catch (const std::bad_alloc&) {
+    last_error = "[flambeau] expected memory, got none";
+    return FL_OUT_OF_MEMORY;
+  } catch (const fl::ForeignError& error) {
+    error.forget();
+    last_error = "[flambeau] an operator of Python failed";
+    return FL_RUNTIME_ERROR;
+  } catch (const std::exception& error) {
+    last_error = error.what();
+    return FL_RUNTIME_ERROR;
+  }
+}
+
+TensorImpl* impl(const fl_tensor* t) {
+  return reinterpret_cast<TensorImpl*>(const_cast<fl_tensor*>(t));
+}
+Tensor borrow(const fl_tensor* t) {
+  return t ? Tensor(impl(t)) : Tensor();
+}
+fl_tensor* give(Tensor t) {
+  return t.defined() ? reinterpret_cast<fl_tensor*>(t.ref().leak()) : nullptr;
+}
+
+fl_model* new_model(std::shared_ptr<fl::runtime::Package> package) {
+  std::string set = package->instruction_set();
+  return new fl_model{std::move(package), std::move(set)};
+}
+
+// ---------------------------------------------------------------- values
+
+using fl::definitions::Object;
+using fl::definitions::Objects;
+using fl::definitions::Type;
+
+Object slice_of(const int64_t* ends) {
+  Object made = Object::of(Type::Slice, {});
+  for (int i = 0; i < 3; ++i)
+    made.heap->items.push_back(ends[i] == std::numeric_limits<int64_t>::min() ? Object() : Object(ends[i]));
+  return made;
+}
+
+template <class T, class F>
+Object list_of(const T* data, size_t n, const F& convert) {
+  Objects items;
+  for (size_t i = 0; i < n; ++i) items.push_back(convert(data[i]));
+  return Object::list(std::move(items));
+}
+
+Object to_object(const fl_value& v) {
+  switch (v.kind) {
+    case FL_NONE:
+      return {};
+    case FL_VALUE_TENSOR:
+      return Object(borrow(v.as.tensor));
+    case FL_VALUE_BOOL:
+      return Object(v.as.integer != 0);
+    case FL_VALUE_INT:
+      return Object(v.as.integer);
+    case FL_VALUE_FLOAT:
+      return Object(v.as.number);
+    case FL_VALUE_COMPLEX:
+      return fl::definitions::from_scalar(fl::Scalar(fl::complex128(v.as.complex_number[0], v.as.complex_number[1])));
+    case FL_VALUE_STRING:
+      return Object(v.as.string);
+    case FL_VALUE_DTYPE:
+      return Object(fl::runtime::dtype_of(static_cast<fl_dtype>(v.as.integer)));
+    case FL_VALUE_DEVICE:
+      return Object(fl::parse_device(v.as.string));
+    case FL_VALUE_INTS:
+      return list_of(v.as.ints, v.length, [](int64_t x) { return Object(x); });
+    case FL_VALUE_FLOATS:
+      return list_of(v.as.floats, v.length, [](double x) { return Object(x); });
+    case FL_VALUE_TENSORS:
+      return list_of(v.as.tensors, v.length, [](fl_tensor* t) { return Object(borrow(t)); });
+    case FL_VALUE_BOOLS:
+      return list_of(v.as.bools, v.length, [](uint8_t x) { return Object(x != 0); });
+    case FL_VALUE_MEMORY_FORMAT:
+      return Object::enumerator(Type::MemoryFormat, v.as.integer);
+    case FL_VALUE_INDEX:
+      return slice_of(v.as.ints);
+  }
+  fl::fail(fl::ErrorKind::Type, "[fl_call] expected a kind of value, got the number ", static_cast<int>(v.kind));
+}
+
+fl_value from_object(const Object& o) {
+  fl_value v{};
+  switch (o.type) {
+    case Type::None:
+      return v;
+    case Type::Tensor:
+      v.kind = FL_VALUE_TENSOR;
+      v.as.tensor = give(o.tensor);
+      return v;
+    case Type::Bool:
+    case Type::Int:
+      v.kind = o.is(Type::Bool) ? FL_VALUE_BOOL : FL_VALUE_INT;
+      v.as.integer = o.integer;
+      return v;
+    case Type::Float:
+      v.kind = FL_VALUE_FLOAT;
+      v.as.number = o.number;
+      return v;
+    case Type::Complex:
+      v.kind = FL_VALUE_COMPLEX;
+      v.as.complex_number[0] = o.number;
+      v.as.complex_number[1] = o.imaginary;
+      return v;
+    case Type::DType:
+      v.kind = FL_VALUE_DTYPE;
+      v.as.integer = fl::runtime::number_of(o.dtype());
+      return v;
+    case Type::List:
+    case Type::Tuple: {
+      v.kind = FL_VALUE_TENSORS;
+      v.length = o.items().size();
+      v.as.tensors = static_cast<fl_tensor**>(std::calloc(v.length + 1, sizeof(fl_tensor*)));
+      for (size_t i = 0; i < v.length; ++i) v.as.tensors[i] = give(o.items()[i].tensor);
+      return v;
+    }
+    default:
+      fl::fail(fl::ErrorKind::NotImplemented, "[fl_call] expected results of C's kinds, got ", type_name(o));
+  }
+}
+
+fl_status call_packet(bool method, const char* name, const fl_value* arguments, size_t count, fl_value* results,
+                      size_t capacity, size_t* result_count) {
+  return guarded([&] {
+    fl::definitions::install();
+    Objects positional;
+    fl::definitions::Keywords keywords;
+    for (size_t i = 0; i < count; ++i) {
+      if (arguments[i].name)
+        keywords.emplace_back(arguments[i].name, to_object(arguments[i]));
+      else
+        positional.push_back(to_object(arguments[i]));
+    }
+    Object result;
+    if (method) {
+      FL_CHECK_KIND(!positional.empty() && positional[0].is(Type::Tensor), Type, "[", name,
+                    "] expected a tensor as the first argument of a method, got none");
+      const Objects rest(positional.begin() + 1, positional.end());
+      const bool indexes = std::strcmp(name, "__getitem__") == 0;
+      result = indexes ? fl::definitions::index(positional[0].tensor, Object::tuple(rest))
+                       : invoke(fl::definitions::attribute(positional[0], name), rest, keywords);
+    } else {
+      result = fl::definitions::call(name, positional, keywords);
+    }
+    const bool several = result.is(Type::Tuple);
+    const size_t n = several ? result.items().size() : result.is_none() ? 0 : 1;
+    FL_CHECK(n <= capacity, "[", name, "] expected room for ", n, " results, got ", capacity);
+    for (size_t i = 0; i < n; ++i) results[i] = from_object(several ? result.items()[i] : result);
+    *result_count = n;
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+int fl_abi_version(void) {
+  return FL_ABI_VERSION;
+}
+const char* fl_version(void) {
+  return FLAMBEAU_VERSION;
+}
+const char* fl_error(void) {
+  return last_error.c_str();
+}
+int fl_num_threads(void) {
+  return static_cast<int>(fl::num_threads());
+}
+void fl_set_num_threads(int threads) {
+  if (threads > 0) fl::set_num_threads(threads);
+}
+
+// ---------------------------------------------------------------- models
+
+fl_status fl_load(const char* path, fl_model** model) {
+  return guarded([&] { *model = new_model(fl::runtime::Package::load(path ? path : "")); });
+}
+fl_status fl_load_memory(const void* data, size_t size, fl_model** model) {
+  return guarded([&] { *model = new_model(fl::runtime::Package::load(data, size)); });
+}
+void fl_model_free(fl_model* model) {
+  delete model;
+}
+size_t fl_model_inputs(const fl_model* model) {
+  return model->package->inputs().size();
+}
+size_t fl_model_outputs(const fl_model* model) {
+  return model->package->outputs().size();
+}
+const char* fl_model_input_name(const fl_model* model, size_t index) {
+  return index < fl_model_inputs(model) ? model->package->inputs()[index].name.c_str() : nullptr;
+}
+const char* fl_model_output_name(const fl_model* model, size_t index) {
+  return index < fl_model_outputs(model) ? model->package->outputs()[index].c_str() : nullptr;
+}
+const char* fl_model_metadata(const fl_model* model) {
+  return model->package->metadata().c_str();
+}
+const char* fl_model_instruction_set(const fl_model* model) {
+  return model->instruction_set.c_str();
+}
+size_t fl_model_constants(const fl_model* model) {
+  return model->package->replaceable_constants();
+}
+const char* fl_model_constant_name(const fl_model* model, size_t index) {
+  return index < fl_model_constants(model) ? model->package->constants()[index].name.c_str() : nullptr;
+}
+
+fl_status fl_model_update(fl_model* model, const char* const* names, fl_tensor* const* tensors, size_t count, int share) {
+  return guarded([&] {
+    std::vector<std::pair<std::string, Tensor>> constants;
+    for (size_t i = 0; i < count; ++i) constants.emplace_back(names[i], borrow(tensors[i]));
+    model->package->update(constants, share != 0);
+  });
+}
+
+fl_status fl_run_tensors(const fl_model* model, fl_tensor* const* inputs, size_t input_count, fl_tensor** outputs,
+                         size_t output_count) {
+  return guarded([&] {
+    std::vector<Tensor> given;
+    for (size_t i = 0; i < input_count; ++i) given.push_back(borrow(inputs[i]));
+    FL_CHECK_KIND(output_count == fl_model_outputs(model), Type, "[package] expected room for ", fl_model_outputs(model),
+                  " outputs, got ", output_count);
+    const std::vector<Tensor> results = model->package->run(given);
+    for (size_t i = 0; i < output_count; ++i) outputs[i] = give(results[i]);
+  });
+}
+
+fl_status fl_run(const fl_model* model, DLManagedTensor* const* inputs, size_t input_count, DLManagedTensor** outputs,
+                 size_t output_count) {
+  return guarded([&] {
+    std::vector<Tensor> given;
+    for (size_t i = 0; i < input_count; ++i) given.push_back(fl::runtime::view_of(inputs[i]->dl_tensor));
+    FL_CHECK_KIND(output_count == fl_model_outputs(model), Type, "[package] expected room for ", fl_model_outputs(model),
+                  " outputs, got ", output_count);
+    const std::vector<Tensor> results = model->package->run(given);
+    for (size_t i = 0; i < output_count; ++i) {
+      // An output that is an input itself would point to memory of the caller.
+      Tensor result = results[i];
+      for (const Tensor& input : given)
+        if (result.defined() && result->storage.get() == input->storage.get()) {
+          Tensor copy = fl::empty(result.sizes(), result.options());
+          copy_into(copy, result);
+          result = copy;
+        }
+      outputs[i] = result.defined() ? fl::runtime::export_dlpack(result) : nullptr;
+    }
+  });
+}
+
+// ---------------------------------------------------------------- tensors
+
+fl_tensor* fl_tensor_retain(fl_tensor* tensor) {
+  if (tensor) impl(tensor)->retain();
+  return tensor;
+}
+void fl_tensor_release(fl_tensor* tensor) {
+  if (tensor) impl(tensor)->release();
+}
+
+fl_status fl_tensor_from_blob(void* data, fl_dtype dtype, const int64_t* sizes, const int64_t* strides, size_t dim,
+                              void (*deleter)(void*, void*), void* context, fl_tensor** tensor) {
+  return guarded([&] {
+    *tensor = give(fl::runtime::tensor_on(data, fl::runtime::dtype_of(dtype), sizes, strides, dim,
+                                          [deleter, context](void* p) {
+                                            if (deleter) deleter(p, context);
+                                          }));
+  });
+}
+fl_status fl_tensor_from_dlpack(DLManagedTensor* managed, fl_tensor** tensor) {
+  return guarded([&] { *tensor = give(fl::runtime::import_dlpack(managed)); });
+}
+fl_status fl_tensor_to_dlpack(fl_tensor* tensor, DLManagedTensor** managed) {
+  return guarded([&] { *managed = fl::runtime::export_dlpack(borrow(tensor)); });
+}
+
+int64_t fl_tensor_dim(const fl_tensor* t) {
+  return static_cast<int64_t>(impl(t)->sizes.size());
+}
+int64_t fl_tensor_numel(const fl_tensor* t) {
+  return impl(t)->numel;
+}
+const int64_t* fl_tensor_sizes(const fl_tensor* t) {
+  return impl(t)->sizes.data();
+}
+const int64_t* fl_tensor_strides(const fl_tensor* t) {
+  return impl(t)->strides.data();
+}
+int64_t fl_tensor_offset(const fl_tensor* t) {
+  return impl(t)->offset;
+}
+fl_dtype fl_tensor_dtype(const fl_tensor* t) {
+  return fl::runtime::number_of(impl(t)->dtype);
+}
+int fl_tensor_is_contiguous(const fl_tensor* t) {
+  return impl(t)->contiguous;
+}
+void* fl_tensor_data(const fl_tensor* t) {
+  return impl(t)->data();
+}
+fl_status fl_tensor_item(const fl_tensor* t, double value[2], int64_t* integer) {
+  return guarded([&] {
+    FL_CHECK(impl(t)->numel == 1, "[item] expected a tensor with one element, got the shape ", borrow(t).sizes());
+    const fl::Scalar scalar = item(borrow(t));
+    value[0] = scalar.is_complex() ? scalar.re : scalar.to<double>();
+    value[1] = scalar.is_complex() ? scalar.im : 0;
+    *integer = scalar.is_integral() ? scalar.i : static_cast<int64_t>(value[0]);
+  });
+}
+
+// ---------------------------------------------------------------- gradients
+
+int fl_tensor_requires_grad(const fl_tensor* t) {
+  fl::definitions::install();
+  return fl::autograd::wants_grad(borrow(t));
+}
+fl_status fl_tensor_set_requires_grad(fl_tensor* t, int requires_grad) {
+  return guarded([&] {
+    fl::definitions::install();
+    fl::autograd::set_requires_grad(borrow(t), requires_grad != 0);
+  });
+}
+int fl_tensor_is_leaf(const fl_tensor* t) {
+  return fl::autograd::is_leaf(borrow(t));
+}
+fl_tensor* fl_tensor_grad(const fl_tensor* t) {
+  const auto* meta = fl::autograd::meta_of(borrow(t));
+  return meta ? give(meta->grad) : nullptr;
+}
+fl_status fl_tensor_set_grad(fl_tensor* t, fl_tensor* grad) {
+  return guarded([&] { fl::autograd::ensure_meta(borrow(t)).grad = borrow(grad); });
+}
+fl_status fl_tensor_retain_grad(fl_tensor* t) {
+  return guarded([&] { fl::autograd::retain_grad(borrow(t)); });
+}
+fl_tensor* fl_tensor_detach(const fl_tensor* t) {
+  return give(fl::autograd::detach(borrow(t)));
+}
+
+fl_status fl_backward(fl_tensor* const* roots, fl_tensor* const* gradients, size_t root_count, fl_tensor* const* inputs,
+                      size_t input_count, int retain_graph, int create_graph, fl_tensor** input_gradients) {
+  return guarded([&] {
+    fl::definitions::install();
+    std::vector<fl::autograd::Edge> edges, wanted;
+    std::vector<Tensor> grads;
+    for (size_t i = 0; i < root_count; ++i) {
+      const Tensor root = borrow(roots[i]);
+      edges.push_back(fl::autograd::gradient_edge(root));
+      FL_CHECK(bool(edges.back()), "[backward] expected a tensor that requires grad, got one that does not");
+      Tensor grad = gradients ? borrow(gradients[i]) : Tensor();
+      if (!grad.defined()) {
+        FL_CHECK(root.numel() == 1, "[backward] expected a gradient for a tensor of the shape ", root.sizes(), ", got none");
+        grad = fl::definitions::call("ones_like", {Object(fl::autograd::detach(root))}).tensor;
+      }
+      grads.push_back(grad);
+    }
+    for (size_t i = 0; i < input_count; ++i) {
+      wanted.push_back(fl::autograd::gradient_edge(borrow(inputs[i])));
+      FL_CHECK(bool(wanted.back()), "[backward] expected inputs that require grad, got one that does not");
+    }
+    fl::autograd::BackwardOptions options;
+    options.retain_graph = retain_graph != 0;
+    options.create_graph = create_graph != 0;
+    options.accumulate = input_gradients == nullptr;
+    const std::vector<Tensor> found = fl::autograd::run_backward(edges, std::move(grads), wanted, options);
+    for (size_t i = 0; input_gradients && i < input_count; ++i) input_gradients[i] = give(found[i]);
+  });
+}
+
+int fl_grad_enabled(void) {
+  return fl::thread_state().grad_mode;
+}
+void fl_set_grad_enabled(int enabled) {
+  fl::thread_state().grad_mode = enabled != 0;
+}
+void fl_manual_seed(uint64_t seed) {
+  fl::default_generator().manual_seed(seed);
+}
+fl_dtype fl_default_dtype(void) {
+  return fl::runtime::number_of(fl::default_dtype());
+}
+fl_status fl_set_default_dtype(fl_dtype dtype) {
+  return guarded([&] { fl::set_default_dtype(fl::runtime::dtype_of(dtype)); });
+}
+
+// ---------------------------------------------------------------- operators
+
+fl_status fl_call(const char* name, const fl_value* arguments, size_t argument_count, fl_value* results, size_t capacity,
+                  size_t* result_count) {
+  return call_packet(false, name, arguments, argument_count, results, capacity, result_count);
+}
+fl_status fl_call_method(const char* name, const fl_value* arguments, size_t argument_count, fl_value* results,
+                         size_t capacity, size_t* result_count) {
+  return call_packet(true, name, arguments, argument_count, results, capacity, result_count);
+}
+void fl_values_clear(fl_value* values, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (values[i].kind == FL_VALUE_TENSOR) fl_tensor_release(values[i].as.tensor);
+    if (values[i].kind == FL_VALUE_TENSORS) {
+      for (size_t k = 0; k < values[i].length; ++k) fl_tensor_release(values[i].as.tensors[k]);
+      std::free(values[i].as.tensors);
+    }
+    values[i].kind = FL_NONE;
+  }
+}
+
+}  // extern "C"

@@ -1,0 +1,186 @@
+/* The C interface of flambeau: models that were compiled ahead of time, tensors and operators.
+ *
+ * Handles are opaque and counted. A function that can fail returns 0, or the kind of the error; fl_error() then says what
+ * went wrong, for the last such call of the thread. Functions may be called from several threads; a model may be run by
+ * many at the same time.
+ *
+ * The interface only grows: what a program was compiled against stays. fl_abi_version() tells the library's version, which
+ * must not be below the FL_ABI_VERSION of the header.
+ */
+#ifndef FLAMBEAU_FLAMBEAU_H
+#define FLAMBEAU_FLAMBEAU_H
+
+#include <flambeau/dlpack.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FL_ABI_VERSION 1
+#define FL_API __attribute__((visibility("default")))
+
+typedef enum {
+  FL_OK = 0,
+  FL_RUNTIME_ERROR = 1,
+  FL_TYPE_ERROR = 2,
+  FL_VALUE_ERROR = 3,
+  FL_INDEX_ERROR = 4,
+  FL_NOT_IMPLEMENTED = 5,
+  FL_OUT_OF_MEMORY = 6
+} fl_status;
+
+typedef struct fl_tensor fl_tensor;
+typedef struct fl_model fl_model;
+
+/* Numbers of dtypes, as PyTorch numbers them. */
+typedef enum {
+  FL_UINT8 = 0,
+  FL_INT8 = 1,
+  FL_INT16 = 2,
+  FL_INT32 = 3,
+  FL_INT64 = 4,
+  FL_FLOAT16 = 5,
+  FL_FLOAT32 = 6,
+  FL_FLOAT64 = 7,
+  FL_COMPLEX64 = 9,
+  FL_COMPLEX128 = 10,
+  FL_BOOL = 11,
+  FL_BFLOAT16 = 15
+} fl_dtype;
+
+FL_API int fl_abi_version(void);
+FL_API const char* fl_version(void);
+/* The message of the last error of this thread; valid until the next one. */
+FL_API const char* fl_error(void);
+FL_API int fl_num_threads(void);
+FL_API void fl_set_num_threads(int threads);
+
+/* ---- models ---------------------------------------------------------------------------------------------------------- */
+
+/* Loads a package (.pt2) that flambeau compiled. Its kernels are native code: load only packages that you trust. */
+FL_API fl_status fl_load(const char* path, fl_model** model);
+/* The same from memory, which is copied. */
+FL_API fl_status fl_load_memory(const void* data, size_t size, fl_model** model);
+FL_API void fl_model_free(fl_model* model);
+
+/* Numbers and names of the tensors that a run takes and returns; names are valid while the model is. */
+FL_API size_t fl_model_inputs(const fl_model* model);
+FL_API size_t fl_model_outputs(const fl_model* model);
+FL_API const char* fl_model_input_name(const fl_model* model, size_t index);
+FL_API const char* fl_model_output_name(const fl_model* model, size_t index);
+/* Other facts, as JSON. */
+FL_API const char* fl_model_metadata(const fl_model* model);
+/* The instruction set of the kernels in use. */
+FL_API const char* fl_model_instruction_set(const fl_model* model);
+
+/* Runs a model. Inputs are borrowed. Each output is a new tensor; free it with its deleter. */
+FL_API fl_status fl_run(const fl_model* model, DLManagedTensor* const* inputs, size_t input_count,
+                        DLManagedTensor** outputs, size_t output_count);
+/* The same on handles; outputs are owned by the caller. */
+FL_API fl_status fl_run_tensors(const fl_model* model, fl_tensor* const* inputs, size_t input_count,
+                                fl_tensor** outputs, size_t output_count);
+
+/* Parameters and buffers. An update takes effect as a whole: runs that began before it finish with the old ones. */
+FL_API size_t fl_model_constants(const fl_model* model);
+FL_API const char* fl_model_constant_name(const fl_model* model, size_t index);
+FL_API fl_status fl_model_update(fl_model* model, const char* const* names, fl_tensor* const* tensors, size_t count,
+                                 int share);
+
+/* ---- tensors --------------------------------------------------------------------------------------------------------- */
+
+FL_API fl_tensor* fl_tensor_retain(fl_tensor* tensor);
+FL_API void fl_tensor_release(fl_tensor* tensor);
+
+/* A tensor on memory of the caller, which must outlive it, or is given to `deleter` when it ends. */
+FL_API fl_status fl_tensor_from_blob(void* data, fl_dtype dtype, const int64_t* sizes, const int64_t* strides, size_t dim,
+                                     void (*deleter)(void* data, void* context), void* context, fl_tensor** tensor);
+/* Takes over a DLPack tensor. */
+FL_API fl_status fl_tensor_from_dlpack(DLManagedTensor* managed, fl_tensor** tensor);
+FL_API fl_status fl_tensor_to_dlpack(fl_tensor* tensor, DLManagedTensor** managed);
+
+FL_API int64_t fl_tensor_dim(const fl_tensor* tensor);
+FL_API int64_t fl_tensor_numel(const fl_tensor* tensor);
+FL_API const int64_t* fl_tensor_sizes(const fl_tensor* tensor);
+FL_API const int64_t* fl_tensor_strides(const fl_tensor* tensor);
+FL_API int64_t fl_tensor_offset(const fl_tensor* tensor);
+FL_API fl_dtype fl_tensor_dtype(const fl_tensor* tensor);
+FL_API int fl_tensor_is_contiguous(const fl_tensor* tensor);
+FL_API void* fl_tensor_data(const fl_tensor* tensor);
+/* The only element, as a double pair (real and imaginary part), or as an integer. */
+FL_API fl_status fl_tensor_item(const fl_tensor* tensor, double value[2], int64_t* integer);
+
+/* ---- gradients ------------------------------------------------------------------------------------------------------- */
+
+FL_API int fl_tensor_requires_grad(const fl_tensor* tensor);
+FL_API fl_status fl_tensor_set_requires_grad(fl_tensor* tensor, int requires_grad);
+FL_API int fl_tensor_is_leaf(const fl_tensor* tensor);
+/* The gradient, owned by the caller; null where there is none. */
+FL_API fl_tensor* fl_tensor_grad(const fl_tensor* tensor);
+FL_API fl_status fl_tensor_set_grad(fl_tensor* tensor, fl_tensor* grad);
+FL_API fl_status fl_tensor_retain_grad(fl_tensor* tensor);
+FL_API fl_tensor* fl_tensor_detach(const fl_tensor* tensor);
+/* Backward from some tensors. With `inputs`, their gradients are returned instead of being accumulated; owned by the caller, null
+   where there is none. */
+FL_API fl_status fl_backward(fl_tensor* const* roots, fl_tensor* const* gradients, size_t root_count,
+                             fl_tensor* const* inputs, size_t input_count, int retain_graph, int create_graph,
+                             fl_tensor** input_gradients);
+FL_API int fl_grad_enabled(void);
+FL_API void fl_set_grad_enabled(int enabled);
+FL_API void fl_manual_seed(uint64_t seed);
+/* The dtype of tensors that are made from floating-point numbers. */
+FL_API fl_dtype fl_default_dtype(void);
+FL_API fl_status fl_set_default_dtype(fl_dtype dtype);
+
+/* ---- operators ------------------------------------------------------------------------------------------------------- */
+
+typedef enum {
+  FL_NONE = 0,
+  FL_VALUE_TENSOR = 1,
+  FL_VALUE_BOOL = 2,
+  FL_VALUE_INT = 3,
+  FL_VALUE_FLOAT = 4,
+  FL_VALUE_COMPLEX = 5,
+  FL_VALUE_STRING = 6,
+  FL_VALUE_DTYPE = 7,
+  FL_VALUE_DEVICE = 8, /* a string such as "cpu" */
+  FL_VALUE_INTS = 9,
+  FL_VALUE_FLOATS = 10,
+  FL_VALUE_TENSORS = 11,
+  FL_VALUE_BOOLS = 12,
+  FL_VALUE_MEMORY_FORMAT = 13, /* 0 contiguous, 1 preserve, 2 channels last, 3 channels last in 3-d */
+  FL_VALUE_INDEX = 14          /* a slice: length of ints is three, INT64_MIN for an absent end */
+} fl_kind;
+
+/* An argument or a result. Arguments borrow what they point to. */
+typedef struct {
+  fl_kind kind;
+  const char* name; /* of a keyword argument; null by position */
+  union {
+    int64_t integer;
+    double number;
+    double complex_number[2];
+    fl_tensor* tensor;
+    const char* string;
+    const int64_t* ints;
+    const double* floats;
+    fl_tensor** tensors;
+    const uint8_t* bools;
+  } as;
+  size_t length; /* of lists */
+} fl_value;
+
+/* Calls an operator by its name ("add", "linalg.det", "nn.functional.pad"); the overload is chosen by the arguments. Tensors among
+   the results are owned by the caller; fl_values_clear frees them. */
+FL_API fl_status fl_call(const char* name, const fl_value* arguments, size_t argument_count, fl_value* results,
+                         size_t capacity, size_t* result_count);
+/* The same for a method of its first argument. */
+FL_API fl_status fl_call_method(const char* name, const fl_value* arguments, size_t argument_count, fl_value* results,
+                                size_t capacity, size_t* result_count);
+FL_API void fl_values_clear(fl_value* values, size_t count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
