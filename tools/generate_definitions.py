@@ -73,7 +73,9 @@ def bound_names(node: ast.AST) -> set[str]:
             names.add(child.id)
         elif isinstance(child, ast.FunctionDef) and child is not node:
             names.add(child.name)
-    return names - ({f.name for f in node.body if isinstance(f, ast.FunctionDef)} if isinstance(node, ast.ClassDef) else set())
+    return names - (
+        {f.name for f in node.body if isinstance(f, ast.FunctionDef)} if isinstance(node, ast.ClassDef) else set()
+    )
 
 
 class Encoder:
@@ -183,7 +185,9 @@ class Encoder:
         kind = {int: "Int", float: "Float", complex: "Imaginary", str: "String"}.get(type(value))
         if kind is None:
             raise Unsupported(repr(value))
-        return self.node(kind, repr(value.imag) if isinstance(value, complex) else str(value) if kind != "Float" else repr(value))
+        return self.node(
+            kind, repr(value.imag) if isinstance(value, complex) else str(value) if kind != "Float" else repr(value)
+        )
 
     def expr(self, e: ast.expr | None) -> bytes:
         if e is None:
@@ -292,7 +296,9 @@ def collect(roots: Iterable[tuple[str, str]]) -> tuple[Encoder, dict[tuple[str, 
     seen = set(pending)
     while pending:
         module, name = pending.pop()
-        while has_member(module, name) is False and module.startswith("flambeau.") and (found := reexported(module, name)):
+        while (
+            has_member(module, name) is False and module.startswith("flambeau.") and (found := reexported(module, name))
+        ):
             module, name = found
         if (module, name) in encoded or not has_member(module, name):
             continue

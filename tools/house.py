@@ -34,7 +34,18 @@ NATIVE_LAYERS = {
     "definitions": ("core", "dispatch", "autograd", "ops"),
     "runtime": ("core", "dispatch", "autograd", "ops", "compiled", "definitions"),
     "distributed": ("core", "dispatch", "autograd", "ops"),
-    "python": ("core", "math", "dispatch", "autograd", "ops", "cpu", "compiled", "definitions", "runtime", "distributed"),
+    "python": (
+        "core",
+        "math",
+        "dispatch",
+        "autograd",
+        "ops",
+        "cpu",
+        "compiled",
+        "definitions",
+        "runtime",
+        "distributed",
+    ),
 }
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)

@@ -26,12 +26,14 @@ int find_result(const Operator& op, const std::string& name) {
   int at = name == "out" || name == "result" ? 0 : -1;
   for (size_t r = 0; r < op.schema.return_names.size(); ++r)
     if (op.schema.return_names[r] == name || "out" + std::to_string(r) == name) at = static_cast<int>(r);
-  FL_CHECK(at >= 0, "[", op.schema.name, "] expected its derivative to name arguments or results, got '", name, "'");
+  FL_CHECK(at >= 0, "[", op.schema.name, "] expected its derivative to name arguments or results, got '",
+           name, "'");
   return at;
 }
 
 bool is_gradient(const Operator& op, const std::string& name) {
-  const bool numbered = name[0] == 'g' && name.size() == 2 && std::isdigit(static_cast<unsigned char>(name[1]));
+  const bool numbered =
+      name[0] == 'g' && name.size() == 2 && std::isdigit(static_cast<unsigned char>(name[1]));
   return (name == "g" || numbered) && find_argument(op, name) < 0;
 }
 
@@ -40,11 +42,13 @@ bool is_gradient(const Operator& op, const std::string& name) {
 bool WrittenDerivative::concerned(const OperatorNode& node, const std::vector<Tensor>& grads) const {
   bool any = node.op->schema.returns_list;
   for (const Source& source : sources)
-    any |= source.kind == Source::Grad && source.index < static_cast<int>(grads.size()) && grads[source.index].defined();
+    any |= source.kind == Source::Grad && source.index < static_cast<int>(grads.size()) &&
+           grads[source.index].defined();
   return any;
 }
 
-void read_sources(const Operator& op, const BuiltinOperator& row, WrittenDerivative& written, Derivative& derivative) {
+void read_sources(const Operator& op, const BuiltinOperator& row, WrittenDerivative& written,
+                  Derivative& derivative) {
   using S = WrittenDerivative::Source;
   static const std::pair<const char*, S::Kind> suffixes[] = {
       {"_sizes", S::Sizes}, {"_dtype", S::DTypeOf}, {"_window", S::Window}, {"_device", S::DeviceOf}};

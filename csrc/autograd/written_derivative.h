@@ -24,6 +24,7 @@ struct WrittenDerivative {
 };
 
 // Reads the names of the parameters; marks in the derivative what a node has to save for them.
-void read_sources(const Operator& op, const BuiltinOperator& row, WrittenDerivative& written, Derivative& derivative);
+void read_sources(const Operator& op, const BuiltinOperator& row, WrittenDerivative& written,
+                  Derivative& derivative);
 
 }  // namespace fl::autograd

@@ -1,4 +1,5 @@
-// Operators seen from definitions and from the C interface: the choice among overloads, and arguments as values.
+// Operators seen from definitions and from the C interface: the choice among overloads, and arguments as
+// values.
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -250,8 +251,8 @@ Object call_out(Binding& bound) {
                   type_name(target));
     bound.values.emplace_back(target.tensor);
   }
-  FL_CHECK_KIND(bound.values.size() == op.schema.args.size(), Type, "[", op.schema.name, "] expected ", op.n_results(),
-                " tensors for 'out', got ", targets.size());
+  FL_CHECK_KIND(bound.values.size() == op.schema.args.size(), Type, "[", op.schema.name, "] expected ",
+                op.n_results(), " tensors for 'out', got ", targets.size());
   return call(op, bound.values.data());
 }
 
@@ -301,7 +302,8 @@ Object call(const Packet& packet, const Objects& positional, const Keywords& key
 Object call(const std::string& name, const Objects& positional, const Keywords& keywords) {
   const Packet* packet = find_function(name);
   if (!packet) packet = find_operator(name);
-  FL_CHECK_KIND(packet != nullptr, NotImplemented, "[library] expected an operator of this library, got ", name);
+  FL_CHECK_KIND(packet != nullptr, NotImplemented, "[library] expected an operator of this library, got ",
+                name);
   return call(*packet, positional, keywords);
 }
 

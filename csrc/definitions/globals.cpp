@@ -1,4 +1,5 @@
-// What definitions use besides operators: Python's own functions, math, and functions of the library that are no operators.
+// What definitions use besides operators: Python's own functions, math, and functions of the library that are
+// no operators.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -126,7 +127,8 @@ Object map(const Objects& a, const Keywords&) {
 
 bool is_instance(const Object& o, const Object& type) {
   if (type.is(Type::Tuple))
-    return std::any_of(type.items().begin(), type.items().end(), [&](const Object& t) { return is_instance(o, t); });
+    return std::any_of(type.items().begin(), type.items().end(),
+                       [&](const Object& t) { return is_instance(o, t); });
   const std::string& name = type.text();
   switch (o.type) {
     case Type::Bool:
@@ -172,9 +174,13 @@ const std::map<std::string, Function>& builtins() {
       {"isinstance", [](const Objects& a, const Keywords&) { return Object(is_instance(a[0], a[1])); }},
       {"repr", [](const Objects& a, const Keywords&) { return Object(show(a[0], true)); }},
       {"ord", [](const Objects& a, const Keywords&) { return Object(int64_t(a[0].text()[0])); }},
-      {"chr", [](const Objects& a, const Keywords&) { return Object(std::string(1, static_cast<char>(a[0].integer))); }},
+      {"chr", [](const Objects& a,
+                 const Keywords&) { return Object(std::string(1, static_cast<char>(a[0].integer))); }},
       {"iter", [](const Objects& a, const Keywords&) { return Object::list(iterate(a[0])); }},
-      {"next", [](const Objects& a, const Keywords&) { return a[0].items().empty() && a.size() > 1 ? a[1] : a[0].items().at(0); }},
+      {"next",
+       [](const Objects& a, const Keywords&) {
+         return a[0].items().empty() && a.size() > 1 ? a[1] : a[0].items().at(0);
+       }},
       {"getattr",
        [](const Objects& a, const Keywords& k) {
          if (a.size() > 2 && !truth(has_attribute(a, k))) return a[2];
@@ -184,9 +190,16 @@ const std::map<std::string, Function>& builtins() {
        [](const Objects& a, const Keywords&) {
          return Object::tuple({binary("FloorDiv", a[0], a[1]), binary("Mod", a[0], a[1])});
        }},
-      {"round", [](const Objects& a, const Keywords&) { return Object(static_cast<int64_t>(std::nearbyint(a[0].to_double()))); }},
+      {"round",
+       [](const Objects& a, const Keywords&) {
+         return Object(static_cast<int64_t>(std::nearbyint(a[0].to_double())));
+       }},
       {"type", [](const Objects& a, const Keywords&) { return Object::class_named(type_name(a[0])); }},
-      {"id", [](const Objects& a, const Keywords&) { return Object(reinterpret_cast<int64_t>(a[0].is(Type::Tensor) ? static_cast<void*>(a[0].tensor.impl()) : a[0].heap.get())); }},
+      {"id",
+       [](const Objects& a, const Keywords&) {
+         return Object(reinterpret_cast<int64_t>(
+             a[0].is(Type::Tensor) ? static_cast<void*>(a[0].tensor.impl()) : a[0].heap.get()));
+       }},
   };
   return table;
 }
@@ -228,19 +241,26 @@ const std::map<std::string, Function>& classes() {
       {"float", make_float},
       {"bool", [](const Objects& a, const Keywords&) { return Object(!a.empty() && truth(a[0])); }},
       {"str", [](const Objects& a, const Keywords&) { return Object(show(a[0], false)); }},
-      {"list", [](const Objects& a, const Keywords&) { return Object::list(a.empty() ? Objects() : iterate(a[0])); }},
-      {"tuple", [](const Objects& a, const Keywords&) { return Object::tuple(a.empty() ? Objects() : iterate(a[0])); }},
-      {"Size", [](const Objects& a, const Keywords&) { return Object::tuple(a.empty() ? Objects() : iterate(a[0])); }},
+      {"list",
+       [](const Objects& a, const Keywords&) { return Object::list(a.empty() ? Objects() : iterate(a[0])); }},
+      {"tuple", [](const Objects& a,
+                   const Keywords&) { return Object::tuple(a.empty() ? Objects() : iterate(a[0])); }},
+      {"Size", [](const Objects& a,
+                  const Keywords&) { return Object::tuple(a.empty() ? Objects() : iterate(a[0])); }},
       {"set", make_set},
       {"frozenset", make_set},
       {"dict", make_dict},
       {"complex",
        [](const Objects& a, const Keywords&) {
-         return from_scalar(Scalar(complex128(a[0].to_double(), a.size() > 1 ? a[1].to_double() : a[0].imaginary)));
+         return from_scalar(
+             Scalar(complex128(a[0].to_double(), a.size() > 1 ? a[1].to_double() : a[0].imaginary)));
        }},
       {"no_grad", [](const Objects&, const Keywords&) { return Object::class_named("no_grad"); }},
       {"enable_grad", [](const Objects&, const Keywords&) { return Object::class_named("enable_grad"); }},
-      {"device", [](const Objects& a, const Keywords&) { return a[0].is(Type::Device) ? a[0] : Object(parse_device(a[0].text())); }},
+      {"device",
+       [](const Objects& a, const Keywords&) {
+         return a[0].is(Type::Device) ? a[0] : Object(parse_device(a[0].text()));
+       }},
   };
   return table;
 }
@@ -264,7 +284,8 @@ Object accumulate(const Objects& a, const Keywords&) {
   Objects totals;
   for (const Object& o : iterate(a[0])) {
     Object next = o;
-    if (!totals.empty()) next = a.size() > 1 ? invoke(a[1], {totals.back(), o}) : binary("Add", totals.back(), o);
+    if (!totals.empty())
+      next = a.size() > 1 ? invoke(a[1], {totals.back(), o}) : binary("Add", totals.back(), o);
     totals.push_back(next);
   }
   return Object::list(std::move(totals));
@@ -300,13 +321,18 @@ const std::map<std::string, Function>& mathematics() {
        [](const Objects& a, const Keywords&) {
          return Object(std::log(a[0].to_double()) / (a.size() > 1 ? std::log(a[1].to_double()) : 1));
        }},
-      {"floor", [](const Objects& a, const Keywords&) { return Object(static_cast<int64_t>(std::floor(a[0].to_double()))); }},
-      {"ceil", [](const Objects& a, const Keywords&) { return Object(static_cast<int64_t>(std::ceil(a[0].to_double()))); }},
+      {"floor", [](const Objects& a,
+                   const Keywords&) { return Object(static_cast<int64_t>(std::floor(a[0].to_double()))); }},
+      {"ceil", [](const Objects& a,
+                  const Keywords&) { return Object(static_cast<int64_t>(std::ceil(a[0].to_double()))); }},
       {"isinf", [](const Objects& a, const Keywords&) { return Object(bool(std::isinf(a[0].to_double()))); }},
       {"isnan", [](const Objects& a, const Keywords&) { return Object(bool(std::isnan(a[0].to_double()))); }},
-      {"isfinite", [](const Objects& a, const Keywords&) { return Object(bool(std::isfinite(a[0].to_double()))); }},
-      {"copysign", [](const Objects& a, const Keywords&) { return Object(std::copysign(a[0].to_double(), a[1].to_double())); }},
-      {"gcd", [](const Objects& a, const Keywords&) { return Object(std::__gcd(a[0].integer, a[1].integer)); }},
+      {"isfinite",
+       [](const Objects& a, const Keywords&) { return Object(bool(std::isfinite(a[0].to_double()))); }},
+      {"copysign", [](const Objects& a,
+                      const Keywords&) { return Object(std::copysign(a[0].to_double(), a[1].to_double())); }},
+      {"gcd",
+       [](const Objects& a, const Keywords&) { return Object(std::__gcd(a[0].integer, a[1].integer)); }},
   };
   return table;
 }
@@ -319,19 +345,22 @@ struct FloatLimits {
 FloatLimits limits_of(DType t) {
   switch (real_of(t)) {
     case DType::Double:
-      return {std::numeric_limits<double>::epsilon(), std::numeric_limits<double>::max(), std::numeric_limits<double>::min()};
+      return {std::numeric_limits<double>::epsilon(), std::numeric_limits<double>::max(),
+              std::numeric_limits<double>::min()};
     case DType::Half:
       return {0.0009765625, 65504, 6.103515625e-05};
     case DType::BFloat16:
       return {0.0078125, 3.3895313892515355e38, 1.1754943508222875e-38};
     default:
-      return {std::numeric_limits<float>::epsilon(), std::numeric_limits<float>::max(), std::numeric_limits<float>::min()};
+      return {std::numeric_limits<float>::epsilon(), std::numeric_limits<float>::max(),
+              std::numeric_limits<float>::min()};
   }
 }
 
 Object float_info(const Objects& a, const Keywords&) {
   const FloatLimits limits = limits_of(a.empty() ? default_dtype() : a[0].dtype());
-  Object made = Object::tuple({Object(limits.eps), Object(limits.max), Object(-limits.max), Object(limits.tiny), Object(limits.tiny)});
+  Object made = Object::tuple({Object(limits.eps), Object(limits.max), Object(-limits.max),
+                               Object(limits.tiny), Object(limits.tiny)});
   made.heap->names = {"eps", "max", "min", "tiny", "smallest_normal"};
   return made;
 }
@@ -340,7 +369,8 @@ Object integer_info(const Objects& a, const Keywords&) {
   const DType t = a[0].dtype();
   const int64_t bits = size_of(t) * 8;
   const bool unsigned_type = is_unsigned(t);
-  const int64_t most = bits == 64 ? std::numeric_limits<int64_t>::max() : (int64_t(1) << (unsigned_type ? bits : bits - 1)) - 1;
+  const int64_t most = bits == 64 ? std::numeric_limits<int64_t>::max()
+                                  : (int64_t(1) << (unsigned_type ? bits : bits - 1)) - 1;
   Object made = Object::tuple({Object(most), Object(unsigned_type ? int64_t(0) : -most - 1), Object(bits)});
   made.heap->names = {"max", "min", "bits"};
   return made;
@@ -355,8 +385,8 @@ Object broadcast_shapes(const Objects& a, const Keywords&) {
     for (size_t d = 0; d < sizes.size(); ++d) {
       int64_t& size = shape[skipped + d];
       const int64_t other = sizes[d].integer;
-      FL_CHECK(size == other || size == 1 || other == 1, "[broadcast_shapes] expected sizes that are equal or one, got ",
-               size, " and ", other);
+      FL_CHECK(size == other || size == 1 || other == 1,
+               "[broadcast_shapes] expected sizes that are equal or one, got ", size, " and ", other);
       if (size == 1) size = other;
     }
   }
@@ -367,7 +397,9 @@ Object broadcast_shapes(const Objects& a, const Keywords&) {
 Object result_type(const Objects& a, const Keywords&) {
   Object total;
   for (const Object& o : a) {
-    Object one = o.is(Type::Tensor) ? Object(empty(o.tensor.sizes(), {o.tensor.dtype(), Device{DeviceType::Meta}})) : o;
+    Object one = o.is(Type::Tensor)
+                     ? Object(empty(o.tensor.sizes(), {o.tensor.dtype(), Device{DeviceType::Meta}}))
+                     : o;
     if (one.is_number()) one = Object(wrapped_number(one.scalar()));
     if (one.is(Type::DType)) one = Object(empty(IntSpan({1}), {one.dtype(), Device{DeviceType::Meta}}));
     total = total.is_none() ? one : call("add", {total, one});
@@ -391,12 +423,15 @@ const std::map<std::string, Function>& library() {
       {"iinfo", integer_info},
       {"broadcast_shapes", broadcast_shapes},
       {"result_type", result_type},
-      {"promote_types", [](const Objects& a, const Keywords&) { return Object(promote(a[0].dtype(), a[1].dtype())); }},
+      {"promote_types",
+       [](const Objects& a, const Keywords&) { return Object(promote(a[0].dtype(), a[1].dtype())); }},
       {"tensor", make_tensor},
       {"as_tensor", make_tensor},
       {"is_tensor", [](const Objects& a, const Keywords&) { return Object(a[0].is(Type::Tensor)); }},
-      {"is_floating_point", [](const Objects& a, const Keywords&) { return Object(is_floating(a[0].tensor.dtype())); }},
-      {"is_complex", [](const Objects& a, const Keywords&) { return Object(is_complex(a[0].tensor.dtype())); }},
+      {"is_floating_point",
+       [](const Objects& a, const Keywords&) { return Object(is_floating(a[0].tensor.dtype())); }},
+      {"is_complex",
+       [](const Objects& a, const Keywords&) { return Object(is_complex(a[0].tensor.dtype())); }},
       {"numel", [](const Objects& a, const Keywords&) { return Object(a[0].tensor.numel()); }},
       {"sym_int", make_int},
       {"warn", [](const Objects&, const Keywords&) { return Object(); }},
@@ -492,7 +527,8 @@ Object set_default(const Object& self, const Objects& a) {
 }
 Object pairs(const Object& self, const Objects&) {
   Objects rows;
-  for (size_t i = 0; i < self.items().size(); ++i) rows.push_back(Object::tuple({self.items()[i], self.heap->values[i]}));
+  for (size_t i = 0; i < self.items().size(); ++i)
+    rows.push_back(Object::tuple({self.items()[i], self.heap->values[i]}));
   return Object::list(std::move(rows));
 }
 Object join(const Object& self, const Objects& a) {
@@ -521,7 +557,8 @@ Object replace(const Object& self, const Objects& a) {
 Object partition(const Object& self, const Objects& a) {
   const size_t at = self.text().find(a[0].text());
   if (at == std::string::npos) return Object::tuple({self, Object(""), Object("")});
-  return Object::tuple({Object(self.text().substr(0, at)), a[0], Object(self.text().substr(at + a[0].text().size()))});
+  return Object::tuple(
+      {Object(self.text().substr(0, at)), a[0], Object(self.text().substr(at + a[0].text().size()))});
 }
 Object format(const Object& self, const Objects& a) {
   std::string text = self.text();
@@ -564,18 +601,23 @@ const std::map<std::string, Method>& methods() {
       {"keys", [](const Object& self, const Objects&) { return Object::list(self.items()); }},
       {"values", [](const Object& self, const Objects&) { return Object::list(self.heap->values); }},
       {"copy", [](const Object& self, const Objects&) { return Object::of(self.type, self.items()); }},
-      {"startswith", [](const Object& self, const Objects& a) { return Object(self.text().rfind(a[0].text(), 0) == 0); }},
+      {"startswith",
+       [](const Object& self, const Objects& a) { return Object(self.text().rfind(a[0].text(), 0) == 0); }},
       {"endswith",
        [](const Object& self, const Objects& a) {
          const std::string &text = self.text(), &end = a[0].text();
-         return Object(text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0);
+         return Object(text.size() >= end.size() &&
+                       text.compare(text.size() - end.size(), end.size(), end) == 0);
        }},
       {"remove",
        [](const Object& self, const Objects& a) {
          self.heap->items.erase(self.heap->items.begin() + index_of(self, a).integer);
          return Object();
        }},
-      {"isalpha", [](const Object& self, const Objects&) { return Object(std::isalpha(static_cast<unsigned char>(self.text()[0])) != 0); }},
+      {"isalpha",
+       [](const Object& self, const Objects&) {
+         return Object(std::isalpha(static_cast<unsigned char>(self.text()[0])) != 0);
+       }},
       {"conjugate",
        [](const Object& self, const Objects&) {
          return self.is(Type::Complex) ? from_scalar(Scalar(complex128(self.number, -self.imaginary))) : self;
@@ -589,8 +631,10 @@ Object attribute_of_dtype(DType t, const std::string& name) {
   if (name == "is_complex") return Object(is_complex(t));
   if (name == "itemsize") return Object(size_of(t));
   if (name == "is_signed") return Object(!is_unsigned(t));
-  if (name == "to_real") return Object::native([t](const Objects&, const Keywords&) { return Object(real_of(t)); });
-  if (name == "to_complex") return Object::native([t](const Objects&, const Keywords&) { return Object(complex_of(t)); });
+  if (name == "to_real")
+    return Object::native([t](const Objects&, const Keywords&) { return Object(real_of(t)); });
+  if (name == "to_complex")
+    return Object::native([t](const Objects&, const Keywords&) { return Object(complex_of(t)); });
   fail(ErrorKind::NotImplemented, "[definition] expected an attribute of dtypes, got ", name);
 }
 
@@ -598,7 +642,8 @@ Object attribute_of_dtype(DType t, const std::string& name) {
 
 Object attribute(const Object& o, const std::string& name) {
   if (o.is(Type::Tensor)) return tensor_attribute(o.tensor, name);
-  if (o.is(Type::Class) && o.text().rfind(kModule, 0) == 0) return find_global(o.text().substr(kModule.size()), name);
+  if (o.is(Type::Class) && o.text().rfind(kModule, 0) == 0)
+    return find_global(o.text().substr(kModule.size()), name);
   if (o.is(Type::Instance)) return instance_attribute(o, name);
   if (o.is(Type::DType)) return attribute_of_dtype(o.dtype(), name);
   if (o.is(Type::Device)) {
@@ -611,17 +656,18 @@ Object attribute(const Object& o, const std::string& name) {
     for (size_t i = 0; i < o.heap->names.size(); ++i)
       if (o.heap->names[i] == name) return o.items()[i];
   const auto found = methods().find(name);
-  FL_CHECK_KIND(found != methods().end(), NotImplemented, "[definition] expected an attribute of ", type_name(o), ", got ",
-                name);
-  return Object::native([o, method = found->second](const Objects& a, const Keywords&) { return method(o, a); });
+  FL_CHECK_KIND(found != methods().end(), NotImplemented, "[definition] expected an attribute of ",
+                type_name(o), ", got ", name);
+  return Object::native(
+      [o, method = found->second](const Objects& a, const Keywords&) { return method(o, a); });
 }
 
 Object find_global(const std::string& module, const std::string& name) {
   Object value;
   if (name.empty()) return Object::class_named(kModule + module);
   if (module == "classes") {
-    FL_CHECK_KIND(find_in(classes(), name, value), NotImplemented, "[definition] expected a class that can be made, got ",
-                  name);
+    FL_CHECK_KIND(find_in(classes(), name, value), NotImplemented,
+                  "[definition] expected a class that can be made, got ", name);
     return value;
   }
   if (module == "builtins") {
@@ -636,23 +682,28 @@ Object find_global(const std::string& module, const std::string& name) {
     state.heap->names = {"depth", "derive", "device"};
     return Object::native([state](const Objects&, const Keywords&) { return state; });
   }
-  if (module == "collections" || module == "typing") return Object::class_named(name.substr(name.rfind('.') + 1));
+  if (module == "collections" || module == "typing")
+    return Object::class_named(name.substr(name.rfind('.') + 1));
   if (module == "flambeau._ops")
     if (const Packet* packet = find_operator(name)) return of_packet(packet);
   if (module == "flambeau" || module == "flambeau._C" || module == "flambeau.types") {
-    if (classes().count(name) && name != "int" && name != "float" && name != "bool") return Object::class_named(name);
+    if (classes().count(name) && name != "int" && name != "float" && name != "bool")
+      return Object::class_named(name);
     if (name == "Tensor" || name == "dtype" || name == "layout" || name == "Generator" || name == "device")
       return Object::class_named(name);
     if (find_in(library(), name, value) || find_constant(name, value)) return value;
   }
-  const std::string path =
-      module == "flambeau" ? name : module.rfind("flambeau.", 0) == 0 ? module.substr(9) + "." + name : module + "." + name;
+  const std::string path = module == "flambeau"                ? name
+                           : module.rfind("flambeau.", 0) == 0 ? module.substr(9) + "." + name
+                                                               : module + "." + name;
   if (const Packet* packet = find_function(path)) return of_packet(packet);
   const size_t last = name.rfind('.');
-  if (const Packet* packet = find_operator(last == std::string::npos ? name : name.substr(last + 1)); packet && module == "flambeau")
+  if (const Packet* packet = find_operator(last == std::string::npos ? name : name.substr(last + 1));
+      packet && module == "flambeau")
     return of_packet(packet);
   if (find_in(library(), name.substr(last == std::string::npos ? 0 : last + 1), value)) return value;
-  fail(ErrorKind::NotImplemented, "[definition] expected something that is there without Python, got ", module, ".", name);
+  fail(ErrorKind::NotImplemented, "[definition] expected something that is there without Python, got ",
+       module, ".", name);
 }
 
 }  // namespace fl::definitions

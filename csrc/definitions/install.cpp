@@ -50,7 +50,8 @@ Object copy_of_view(const Operator& op, Objects positional) {
   name.erase(name.rfind("_copy"));
   const Packet* view = find_method(name);
   if (!view) view = find_operator(name);
-  FL_CHECK_KIND(view != nullptr, NotImplemented, "[", op.schema.name, "] expected a definition that runs without Python");
+  FL_CHECK_KIND(view != nullptr, NotImplemented, "[", op.schema.name,
+                "] expected a definition that runs without Python");
   const Object shown = call(*view, positional);
   const auto clone = [](const Object& t) { return call("clone", {call("contiguous", {t})}); };
   if (shown.is(Type::Tensor)) return clone(shown);
@@ -79,8 +80,8 @@ void run_definition(const Operator& op, const BuiltinOperator& row, Value* args,
     return;
   }
   if (n == 0) return;
-  FL_CHECK(result.is_sequence() && static_cast<int>(result.items().size()) == n, "[", op.schema.name, "] expected ", n,
-           " results of its definition, got ", type_name(result));
+  FL_CHECK(result.is_sequence() && static_cast<int>(result.items().size()) == n, "[", op.schema.name,
+           "] expected ", n, " results of its definition, got ", type_name(result));
   for (int i = 0; i < n; ++i) results[i] = to_value(result.items()[static_cast<size_t>(i)]);
 }
 
@@ -131,7 +132,8 @@ Object needs_of(const OperatorNode& node) {
   return Object::tuple(std::move(all));
 }
 
-Object source_value(const WrittenDerivative::Source& source, OperatorNode& node, const std::vector<Tensor>& grads) {
+Object source_value(const WrittenDerivative::Source& source, OperatorNode& node,
+                    const std::vector<Tensor>& grads) {
   using S = WrittenDerivative::Source;
   const auto [kind, index] = source;
   switch (kind) {

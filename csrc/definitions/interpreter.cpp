@@ -193,7 +193,8 @@ Object Interpreter::dict(const Node& n) {
   for (size_t i = 0; i + 1 < n.children.size(); i += 2) {
     if (n.children[i].kind == Kind::Absent) {  // **other
       const Object other = expr(n.children[i + 1]);
-      for (size_t k = 0; k < other.items().size(); ++k) set_item(made, other.items()[k], other.heap->values[k]);
+      for (size_t k = 0; k < other.items().size(); ++k)
+        set_item(made, other.items()[k], other.heap->values[k]);
       continue;
     }
     const Object key = expr(n.children[i]);
@@ -291,8 +292,8 @@ void Interpreter::unpack(const Node& target, const Objects& values) {
   size_t star = 0;
   while (star < parts.size() && parts[star].kind != Kind::Starred) ++star;
   if (star == parts.size()) {
-    FL_CHECK_KIND(parts.size() == values.size(), Value, "[definition] expected ", parts.size(), " values to unpack, got ",
-                  values.size());
+    FL_CHECK_KIND(parts.size() == values.size(), Value, "[definition] expected ", parts.size(),
+                  " values to unpack, got ", values.size());
     for (size_t i = 0; i < parts.size(); ++i) assign(parts[i], values[i]);
     return;
   }
@@ -306,7 +307,8 @@ void Interpreter::unpack(const Node& target, const Objects& values) {
 }
 
 void set_attribute(const Object& base, std::string_view name, const Object& value) {
-  FL_CHECK_KIND(base.is(Type::Instance), Type, "[definition] expected an object with attributes, got ", type_name(base));
+  FL_CHECK_KIND(base.is(Type::Instance), Type, "[definition] expected an object with attributes, got ",
+                type_name(base));
   Heap& heap = *base.heap;
   for (size_t i = 0; i < heap.items.size(); ++i)
     if (heap.items[i].text() == name) {
@@ -333,7 +335,8 @@ void Interpreter::assign(const Node& target, const Object& value) {
       return set_item(base, expr(target.children[1]), value);
     }
     default:
-      fail("[definition] expected something to assign to, got a node of kind ", static_cast<int>(target.kind));
+      fail("[definition] expected something to assign to, got a node of kind ",
+           static_cast<int>(target.kind));
   }
 }
 
@@ -363,8 +366,8 @@ Flow Interpreter::with(const Node& n) {
   } restore;
   for (size_t i = 0; i + 1 < n.children.size(); ++i) {
     const Object manager = expr(n.children[i]);
-    FL_CHECK_KIND(manager.is(Type::Class), NotImplemented, "[definition] expected no_grad or enable_grad, got ",
-                  type_name(manager));
+    FL_CHECK_KIND(manager.is(Type::Class), NotImplemented,
+                  "[definition] expected no_grad or enable_grad, got ", type_name(manager));
     thread_state().grad_mode = manager.text() == "enable_grad";
   }
   return run(n.children.back());
@@ -449,7 +452,8 @@ Flow Interpreter::run(const Node& n) {
 }
 
 // Gives the parameters of a function their values.
-void bind_parameters(const Object& function, const Objects& positional, const Keywords& keywords, Environment& scope) {
+void bind_parameters(const Object& function, const Objects& positional, const Keywords& keywords,
+                     Environment& scope) {
   const Node& n = *function.heap->function;
   size_t next = 0, parameter = 0;
   bool only_keywords = false;
@@ -477,15 +481,16 @@ void bind_parameters(const Object& function, const Objects& positional, const Ke
     }
     size_t k = 0;
     while (k < keywords.size() && keywords[k].first != p.text) ++k;
-    FL_CHECK_KIND(k < keywords.size() || !p.children.empty(), Type, "[", function.text(), "] expected a value for ",
-                  p.text, ", got none");
+    FL_CHECK_KIND(k < keywords.size() || !p.children.empty(), Type, "[", function.text(),
+                  "] expected a value for ", p.text, ", got none");
     if (k < keywords.size()) used[k] = true;
     scope.variables[p.text] = k < keywords.size() ? keywords[k].second : fallback;
   }
-  FL_CHECK_KIND(next == positional.size(), Type, "[", function.text(), "] expected ", next, " arguments, got ",
-                positional.size());
+  FL_CHECK_KIND(next == positional.size(), Type, "[", function.text(), "] expected ", next,
+                " arguments, got ", positional.size());
   for (size_t k = 0; k < keywords.size(); ++k)
-    FL_CHECK_KIND(used[k], Type, "[", function.text(), "] expected one of its parameters, got ", keywords[k].first);
+    FL_CHECK_KIND(used[k], Type, "[", function.text(), "] expected one of its parameters, got ",
+                  keywords[k].first);
 }
 
 }  // namespace
@@ -521,13 +526,15 @@ Object invoke(const Object& callable, const Objects& positional, const Keywords&
   if (callable.is(Type::Blueprint)) return instantiate(callable, positional, keywords);
   if (callable.is(Type::Native)) return callable.heap->native(positional, keywords);
   if (callable.is(Type::Class)) return invoke(find_global("classes", callable.text()), positional, keywords);
-  FL_CHECK_KIND(callable.is(Type::Function), Type, "[definition] expected a function, got ", type_name(callable));
+  FL_CHECK_KIND(callable.is(Type::Function), Type, "[definition] expected a function, got ",
+                type_name(callable));
   static thread_local int depth = 0;
   struct Deeper {
     Deeper() { ++depth; }
     ~Deeper() { --depth; }
   } deeper;
-  FL_CHECK(depth < kDeepest, "[definition] expected calls that end, got ", depth, " of them within each other");
+  FL_CHECK(depth < kDeepest, "[definition] expected calls that end, got ", depth,
+           " of them within each other");
   auto scope = std::make_shared<Environment>();
   scope->outer = callable.heap->scope;
   bind_parameters(callable, positional, keywords, *scope);
@@ -538,8 +545,8 @@ Object invoke(const Object& callable, const Objects& positional, const Keywords&
 
 Object evaluate(const std::string& name, const Objects& positional, const Keywords& keywords) {
   const Node* tree = find_definition(name);
-  FL_CHECK_KIND(tree != nullptr, NotImplemented, "[definition] expected a definition that runs without Python, got ",
-                name);
+  FL_CHECK_KIND(tree != nullptr, NotImplemented,
+                "[definition] expected a definition that runs without Python, got ", name);
   Interpreter outer(std::make_shared<Environment>());
   return invoke(outer.expr(*tree), positional, keywords);
 }

@@ -108,7 +108,8 @@ bool truth(const Object& o) {
     case Type::Set:
       return !o.items().empty();
     case Type::Tensor:
-      FL_CHECK(o.tensor.numel() == 1, "[bool] expected a tensor with one element, got the shape ", o.tensor.sizes());
+      FL_CHECK(o.tensor.numel() == 1, "[bool] expected a tensor with one element, got the shape ",
+               o.tensor.sizes());
       return item(o.tensor).to<bool>();
     default:
       return true;
@@ -152,10 +153,12 @@ bool same(const Object& a, const Object& b) {
 }
 
 const char* type_name(const Object& o) {
-  static const char* const names[] = {"NoneType", "bool",   "int",           "float", "complex", "str",
-                                      "Tensor",   "list",   "tuple",         "dict",  "set",     "torch.dtype",
-                                      "torch.device", "torch.layout", "torch.memory_format", "slice", "ellipsis",
-                                      "function", "function", "type", "type", "instance", "object"};
+  static const char* const names[] = {
+      "NoneType", "bool",        "int",          "float",        "complex",
+      "str",      "Tensor",      "list",         "tuple",        "dict",
+      "set",      "torch.dtype", "torch.device", "torch.layout", "torch.memory_format",
+      "slice",    "ellipsis",    "function",     "function",     "type",
+      "type",     "instance",    "object"};
   return names[static_cast<size_t>(o.type)];
 }
 

@@ -38,21 +38,21 @@ enum class Type : uint8_t {
   MemoryFormat,
   Slice,
   Ellipsis,
-  Function,  // of the definitions, with the variables around it
-  Native,    // of this library
-  Class,     // int, Tensor, ...: a name
+  Function,   // of the definitions, with the variables around it
+  Native,     // of this library
+  Class,      // int, Tensor, ...: a name
   Blueprint,  // a class of the definitions
   Instance,   // of such a class
-  Foreign,   // an object of another language
+  Foreign,    // an object of another language
 };
 
 // What containers and functions refer to; assignment shares it, as in Python.
 struct Heap {
   std::string text;
-  Objects items;                                  // of lists and tuples; keys of dicts and sets
-  Objects values;                                 // of dicts
-  std::vector<std::string> names;                 // of the items of a tuple with names
-  const Node* function = nullptr;                 // of functions
+  Objects items;                   // of lists and tuples; keys of dicts and sets
+  Objects values;                  // of dicts
+  std::vector<std::string> names;  // of the items of a tuple with names
+  const Node* function = nullptr;  // of functions
   std::shared_ptr<Environment> scope;
   Native native;
 };
@@ -117,9 +117,13 @@ struct Object {
   bool is_sequence() const { return type == Type::List || type == Type::Tuple; }
   const std::string& text() const { return heap->text; }
   const Objects& items() const { return heap->items; }
-  double to_double() const { return type == Type::Float || type == Type::Complex ? number : static_cast<double>(integer); }
+  double to_double() const {
+    return type == Type::Float || type == Type::Complex ? number : static_cast<double>(integer);
+  }
   DType dtype() const { return static_cast<DType>(integer); }
-  Device device() const { return Device{static_cast<DeviceType>(integer / 256), static_cast<int8_t>(integer & 255)}; }
+  Device device() const {
+    return Device{static_cast<DeviceType>(integer / 256), static_cast<int8_t>(integer & 255)};
+  }
   Scalar scalar() const;
 };
 
@@ -144,8 +148,8 @@ Objects iterate(const Object& o);
 struct Packet {
   std::vector<Operator*> overloads;
 };
-// Functions as modules have them ("linalg.det", "nn.functional.pad", "relu"), methods of tensors, and operators by
-// the name of their schema; null where there is none.
+// Functions as modules have them ("linalg.det", "nn.functional.pad", "relu"), methods of tensors, and
+// operators by the name of their schema; null where there is none.
 const Packet* find_function(const std::string& name);
 const Packet* find_method(const std::string& name);
 const Packet* find_operator(const std::string& name);
@@ -169,7 +173,8 @@ Object evaluate(const std::string& name, const Objects& positional, const Keywor
 Object invoke(const Object& callable, const Objects& positional, const Keywords& keywords = {});
 Object attribute(const Object& o, const std::string& name);
 Object instance_attribute(const Object& instance, const std::string& name);
-// A function or constant that is not written in the definitions: of the library, of math, of Python (globals.cpp).
+// A function or constant that is not written in the definitions: of the library, of math, of Python
+// (globals.cpp).
 Object find_global(const std::string& module, const std::string& name);
 
 // Runs the definition of a built-in operator.

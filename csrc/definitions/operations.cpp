@@ -8,11 +8,25 @@ namespace {
 
 // Operators on tensors: the name of the syntax, and the operator that it stands for.
 const std::pair<std::string_view, const char*> kTensorOperators[] = {
-    {"Add", "add"},           {"Sub", "sub"},        {"Mult", "mul"},       {"Div", "div"},
-    {"FloorDiv", "floor_divide"}, {"Mod", "remainder"},  {"Pow", "pow"},        {"MatMult", "matmul"},
-    {"BitAnd", "bitwise_and"}, {"BitOr", "bitwise_or"}, {"BitXor", "bitwise_xor"}, {"Eq", "eq"},
-    {"NotEq", "ne"},          {"Lt", "lt"},          {"LtE", "le"},         {"Gt", "gt"},
-    {"GtE", "ge"},            {"LShift", "bitwise_left_shift"}, {"RShift", "bitwise_right_shift"},
+    {"Add", "add"},
+    {"Sub", "sub"},
+    {"Mult", "mul"},
+    {"Div", "div"},
+    {"FloorDiv", "floor_divide"},
+    {"Mod", "remainder"},
+    {"Pow", "pow"},
+    {"MatMult", "matmul"},
+    {"BitAnd", "bitwise_and"},
+    {"BitOr", "bitwise_or"},
+    {"BitXor", "bitwise_xor"},
+    {"Eq", "eq"},
+    {"NotEq", "ne"},
+    {"Lt", "lt"},
+    {"LtE", "le"},
+    {"Gt", "gt"},
+    {"GtE", "ge"},
+    {"LShift", "bitwise_left_shift"},
+    {"RShift", "bitwise_right_shift"},
 };
 
 Object on_tensors(std::string_view name, const Object& left, const Object& right) {
@@ -82,7 +96,8 @@ Object repeated(const Object& sequence, int64_t times) {
     return Object(text);
   }
   Objects items;
-  for (int64_t i = 0; i < times; ++i) items.insert(items.end(), sequence.items().begin(), sequence.items().end());
+  for (int64_t i = 0; i < times; ++i)
+    items.insert(items.end(), sequence.items().begin(), sequence.items().end());
   return Object::of(sequence.type, std::move(items));
 }
 
@@ -108,11 +123,12 @@ bool less(const Object& a, const Object& b) {
     return a.to_double() < b.to_double();
   }
   if (a.is(Type::String) && b.is(Type::String)) return a.text() < b.text();
-  if (a.is(Type::Set) && b.is(Type::Set))
-    return a.items().size() < b.items().size() && within(a, b);
+  if (a.is(Type::Set) && b.is(Type::Set)) return a.items().size() < b.items().size() && within(a, b);
   if (a.is_sequence() && b.is_sequence())
-    return std::lexicographical_compare(a.items().begin(), a.items().end(), b.items().begin(), b.items().end(), less);
-  fail(ErrorKind::Type, "[definition] expected values with an order, got ", type_name(a), " and ", type_name(b));
+    return std::lexicographical_compare(a.items().begin(), a.items().end(), b.items().begin(),
+                                        b.items().end(), less);
+  fail(ErrorKind::Type, "[definition] expected values with an order, got ", type_name(a), " and ",
+       type_name(b));
 }
 
 // The positions that a slice takes of a sequence.
@@ -127,7 +143,8 @@ std::vector<size_t> positions(const Object& slice, size_t size) {
   };
   const int64_t first = clamp(ends[0], step > 0 ? 0 : n - 1), last = clamp(ends[1], step > 0 ? n : -1);
   std::vector<size_t> found;
-  for (int64_t at = first; step > 0 ? at < last : at > last; at += step) found.push_back(static_cast<size_t>(at));
+  for (int64_t at = first; step > 0 ? at < last : at > last; at += step)
+    found.push_back(static_cast<size_t>(at));
   return found;
 }
 
@@ -144,14 +161,16 @@ Object binary(std::string_view name, const Object& left, const Object& right) {
   if (left.is(Type::Tensor) || right.is(Type::Tensor)) return on_tensors(name, left, right);
   if (left.is_number() && right.is_number()) {
     if (left.is(Type::Complex) || right.is(Type::Complex)) return on_complex(name, left, right);
-    if (left.is(Type::Float) || right.is(Type::Float)) return on_floats(name, left.to_double(), right.to_double());
+    if (left.is(Type::Float) || right.is(Type::Float))
+      return on_floats(name, left.to_double(), right.to_double());
     const Object result = on_integers(name, left.integer, right.integer);
     const bool logical = left.is(Type::Bool) && right.is(Type::Bool) && name.substr(0, 3) == "Bit";
     return logical ? Object(result.integer != 0) : result;
   }
   if (name == "Mult" && is_container(left) && right.is_integer()) return repeated(left, right.integer);
   if (name == "Mult" && is_container(right) && left.is_integer()) return repeated(right, left.integer);
-  if (name == "Add" && left.is(Type::String) && right.is(Type::String)) return Object(left.text() + right.text());
+  if (name == "Add" && left.is(Type::String) && right.is(Type::String))
+    return Object(left.text() + right.text());
   if (left.heap && right.heap && left.type == right.type) {
     Objects items = left.items();
     const auto in = [](const Objects& all, const Object& o) {
@@ -204,11 +223,13 @@ Object unary(std::string_view name, const Object& operand) {
 
 Object compare(std::string_view name, const Object& left, const Object& right) {
   if (name == "Is" || name == "IsNot") {
-    const bool identical = left.type == right.type && (left.heap && !left.is(Type::Class) ? left.heap == right.heap : same(left, right));
+    const bool identical = left.type == right.type &&
+                           (left.heap && !left.is(Type::Class) ? left.heap == right.heap : same(left, right));
     return Object(identical == (name == "Is"));
   }
   if (name == "In" || name == "NotIn") return Object(contains(right, left) == (name == "In"));
-  const bool numbers = (left.is(Type::Tensor) || left.is_number()) && (right.is(Type::Tensor) || right.is_number());
+  const bool numbers =
+      (left.is(Type::Tensor) || left.is_number()) && (right.is(Type::Tensor) || right.is_number());
   if (numbers && (left.is(Type::Tensor) || right.is(Type::Tensor))) return on_tensors(name, left, right);
   if (left.is(Type::Set) && right.is(Type::Set)) {
     const bool below = within(left, right), above = within(right, left);
@@ -217,7 +238,8 @@ Object compare(std::string_view name, const Object& left, const Object& right) {
   }
   if (name == "Eq") return Object(same(left, right));
   if (name == "NotEq") return Object(!same(left, right));
-  if (left.is_number() && right.is_number() && (std::isnan(left.to_double()) || std::isnan(right.to_double())))
+  if (left.is_number() && right.is_number() &&
+      (std::isnan(left.to_double()) || std::isnan(right.to_double())))
     return Object(false);
   if (name == "Lt") return Object(less(left, right));
   if (name == "Gt") return Object(less(right, left));
@@ -237,7 +259,8 @@ Object item_of(const Object& container, const Object& key) {
       return Object::of(container.type, std::move(items));
     }
     case Type::String: {
-      if (!key.is(Type::Slice)) return Object(std::string(1, container.text()[position(key, container.text().size())]));
+      if (!key.is(Type::Slice))
+        return Object(std::string(1, container.text()[position(key, container.text().size())]));
       std::string text;
       for (size_t at : positions(key, container.text().size())) text += container.text()[at];
       return Object(text);
@@ -262,12 +285,13 @@ void set_item(Object& container, const Object& key, const Object& value) {
     }
     const std::vector<size_t> places = positions(key, container.items().size());
     const Objects values = iterate(value);
-    FL_CHECK_KIND(places.size() == values.size(), Value, "[definition] expected ", places.size(), " values, got ",
-                  values.size());
+    FL_CHECK_KIND(places.size() == values.size(), Value, "[definition] expected ", places.size(),
+                  " values, got ", values.size());
     for (size_t i = 0; i < places.size(); ++i) container.heap->items[places[i]] = values[i];
     return;
   }
-  FL_CHECK_KIND(container.is(Type::Dict), Type, "[definition] expected a list or dictionary, got ", type_name(container));
+  FL_CHECK_KIND(container.is(Type::Dict), Type, "[definition] expected a list or dictionary, got ",
+                type_name(container));
   for (size_t i = 0; i < container.items().size(); ++i)
     if (same(container.items()[i], key)) {
       container.heap->values[i] = value;

@@ -51,14 +51,16 @@ const std::pair<const char*, Method> kMethods[] = {
     {"ndimension", [](const Tensor& t, const Objects&, const Keywords&) { return Object(t.dim()); }},
     {"numel", [](const Tensor& t, const Objects&, const Keywords&) { return Object(t.numel()); }},
     {"nelement", [](const Tensor& t, const Objects&, const Keywords&) { return Object(t.numel()); }},
-    {"is_complex", [](const Tensor& t, const Objects&, const Keywords&) { return Object(is_complex(t.dtype())); }},
+    {"is_complex",
+     [](const Tensor& t, const Objects&, const Keywords&) { return Object(is_complex(t.dtype())); }},
     {"is_floating_point",
      [](const Tensor& t, const Objects&, const Keywords&) { return Object(is_floating(t.dtype())); }},
-    {"is_contiguous", [](const Tensor& t, const Objects&, const Keywords&) { return Object(t.is_contiguous()); }},
+    {"is_contiguous",
+     [](const Tensor& t, const Objects&, const Keywords&) { return Object(t.is_contiguous()); }},
     {"storage_offset", [](const Tensor& t, const Objects&, const Keywords&) { return Object(t.offset()); }},
     {"element_size", [](const Tensor& t, const Objects&, const Keywords&) { return Object(t.itemsize()); }},
-    {"data_ptr",
-     [](const Tensor& t, const Objects&, const Keywords&) { return Object(reinterpret_cast<int64_t>(t.raw())); }},
+    {"data_ptr", [](const Tensor& t, const Objects&,
+                    const Keywords&) { return Object(reinterpret_cast<int64_t>(t.raw())); }},
     {"tolist", [](const Tensor& t, const Objects&, const Keywords&) { return to_list(t); }},
     {"item",
      [](const Tensor& t, const Objects&, const Keywords&) {
@@ -103,8 +105,8 @@ Object apply_index(const Object& t, const Object& key, int64_t& dim) {
     return call(*find_operator("slice"), {t, at, ends[0], ends[1], ends[2].is_none() ? Object(1) : ends[2]});
   }
   const int64_t size = t.tensor.size(dim), position = wrapped(key.integer, size);
-  FL_CHECK_KIND(position >= 0 && position < size, Index, "[index] expected an index for a dimension of size ", size,
-                ", got ", key.integer);
+  FL_CHECK_KIND(position >= 0 && position < size, Index, "[index] expected an index for a dimension of size ",
+                size, ", got ", key.integer);
   return call("select", {t, Object(dim), Object(position)});
 }
 
@@ -112,7 +114,8 @@ Object apply_index(const Object& t, const Object& key, int64_t& dim) {
 Object basic(const Object& t, const Objects& keys, Objects& tensors) {
   int64_t used = 0;
   for (const Object& key : keys) used += !key.is_none() && !key.is(Type::Ellipsis);
-  FL_CHECK_KIND(used <= t.tensor.dim(), Index, "[index] expected at most ", t.tensor.dim(), " indices, got ", used);
+  FL_CHECK_KIND(used <= t.tensor.dim(), Index, "[index] expected at most ", t.tensor.dim(), " indices, got ",
+                used);
   Object result = t;
   int64_t dim = 0;
   for (const Object& key : keys) {
@@ -153,9 +156,11 @@ Object tensor_attribute(const Tensor& t, const std::string& name) {
     if (name == known) return getter(t);
   for (const auto& [known, method] : kMethods)
     if (name == known)
-      return Object::native([t, method = method](const Objects& a, const Keywords& k) { return method(t, a, k); });
+      return Object::native(
+          [t, method = method](const Objects& a, const Keywords& k) { return method(t, a, k); });
   const Packet* packet = find_method(name);
-  FL_CHECK_KIND(packet != nullptr, NotImplemented, "[definition] expected an attribute of tensors, got ", name);
+  FL_CHECK_KIND(packet != nullptr, NotImplemented, "[definition] expected an attribute of tensors, got ",
+                name);
   return Object::native([t, packet](const Objects& a, const Keywords& k) {
     Objects all{Object(t)};
     all.insert(all.end(), a.begin(), a.end());

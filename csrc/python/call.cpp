@@ -51,7 +51,8 @@ PyObject* to_python(const Value& v, const std::string* type) {
       return PyUnicode_FromStringAndSize(v.string().data(), v.string().size());
     case Value::Tag::Opaque: {
       const auto* opaque = dynamic_cast<const PyOpaque*>(v.opaque());
-      FL_CHECK_KIND(opaque != nullptr, Type, "[library] expected an object of Python, got one of another language");
+      FL_CHECK_KIND(opaque != nullptr, Type,
+                    "[library] expected an object of Python, got one of another language");
       return Py_NewRef(opaque->object);
     }
     case Value::Tag::IntList: {

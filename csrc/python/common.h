@@ -176,12 +176,12 @@ void add_autograd(PyObject* module);
 void add_library(PyObject* module);
 bool is_generator(PyObject* o);
 void add_random(PyObject* module);
-void add_compiled(PyObject* module);   // compiled graphs (compiled.cpp)
-void add_packages(PyObject* module);   // packages of them (package.cpp)
+void add_compiled(PyObject* module);     // compiled graphs (compiled.cpp)
+void add_packages(PyObject* module);     // packages of them (package.cpp)
 void add_definitions(PyObject* module);  // definitions without Python (definitions.cpp)
-void add_nn_module(PyObject* module);  // the base type of nn.Module (nn_module.cpp)
-void add_optimizer(PyObject* module);  // what optimizers gather for a step (optimizer.cpp)
-void add_autocast(PyObject* module);   // mixed precision (autocast.cpp)
+void add_nn_module(PyObject* module);    // the base type of nn.Module (nn_module.cpp)
+void add_optimizer(PyObject* module);    // what optimizers gather for a step (optimizer.cpp)
+void add_autocast(PyObject* module);     // mixed precision (autocast.cpp)
 PyObject* tensor_tolist(PyObject* self, PyObject*);
 PyObject* tensor_item(PyObject* self, PyObject*);
 extern PyNumberMethods* tensor_number_methods();

@@ -15,13 +15,14 @@ definitions::Object object_of(PyObject* o) {
   if (PyUnicode_Check(o)) return Object(PyUnicode_AsUTF8(o));
   if (PyTuple_Check(o) || PyList_Check(o)) {
     definitions::Objects items;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) items.push_back(object_of(PySequence_Fast_GET_ITEM(o, i)));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i)
+      items.push_back(object_of(PySequence_Fast_GET_ITEM(o, i)));
     return PyTuple_Check(o) ? Object::tuple(std::move(items)) : Object::list(std::move(items));
   }
   if (is_dtype(o)) return Object(dtype_value(o));
   Value number;
-  FL_CHECK_KIND(number_value(o, number), NotImplemented, "[definition] expected a value that native code knows, got ",
-                Py_TYPE(o)->tp_name);
+  FL_CHECK_KIND(number_value(o, number), NotImplemented,
+                "[definition] expected a value that native code knows, got ", Py_TYPE(o)->tp_name);
   return definitions::from_value(number);
 }
 
@@ -34,8 +35,8 @@ PyObject* run_definition(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyO
   return guarded([&]() -> PyObject* {
     FL_CHECK_KIND(nargs > 0, Type, "[definition] expected an operator, got no argument");
     const Operator& op = *operator_of(args[0]);
-    FL_CHECK(op.record != nullptr && op.record->python_module[0] != 0, "[definition] expected an operator with a definition, got ",
-             op.schema.full_name());
+    FL_CHECK(op.record != nullptr && op.record->python_module[0] != 0,
+             "[definition] expected an operator with a definition, got ", op.schema.full_name());
     ValueStack values(kMaxArgs);
     Arena arena;
     std::string why;

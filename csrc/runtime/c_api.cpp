@@ -109,7 +109,8 @@ Object to_object(const fl_value& v) {
     case FL_VALUE_FLOAT:
       return Object(v.as.number);
     case FL_VALUE_COMPLEX:
-      return fl::definitions::from_scalar(fl::Scalar(fl::complex128(v.as.complex_number[0], v.as.complex_number[1])));
+      return fl::definitions::from_scalar(
+          fl::Scalar(fl::complex128(v.as.complex_number[0], v.as.complex_number[1])));
     case FL_VALUE_STRING:
       return Object(v.as.string);
     case FL_VALUE_DTYPE:
@@ -129,7 +130,8 @@ Object to_object(const fl_value& v) {
     case FL_VALUE_INDEX:
       return slice_of(v.as.ints);
   }
-  fl::fail(fl::ErrorKind::Type, "[fl_call] expected a kind of value, got the number ", static_cast<int>(v.kind));
+  fl::fail(fl::ErrorKind::Type, "[fl_call] expected a kind of value, got the number ",
+           static_cast<int>(v.kind));
 }
 
 fl_value from_object(const Object& o) {
@@ -172,8 +174,22 @@ fl_value from_object(const Object& o) {
   }
 }
 
-fl_status call_packet(bool method, const char* name, const fl_value* arguments, size_t count, fl_value* results,
-                      size_t capacity, size_t* result_count) {
+// A method of tensors, or an operator that has no such form.
+Object call_method(const Object& self, const char* name, const Objects& rest,
+                   const fl::definitions::Keywords& keywords) {
+  const bool attribute =
+      fl::definitions::find_method(name) == nullptr && fl::definitions::find_operator(name) != nullptr;
+  if (!attribute) {
+    const Object found = fl::definitions::attribute(self, name);
+    return found.is(Type::Native) ? invoke(found, rest, keywords) : found;
+  }
+  Objects all{self};
+  all.insert(all.end(), rest.begin(), rest.end());
+  return fl::definitions::call(*fl::definitions::find_operator(name), all, keywords);
+}
+
+fl_status call_packet(bool method, const char* name, const fl_value* arguments, size_t count,
+                      fl_value* results, size_t capacity, size_t* result_count) {
   return guarded([&] {
     fl::definitions::install();
     Objects positional;
@@ -189,9 +205,12 @@ fl_status call_packet(bool method, const char* name, const fl_value* arguments, 
       FL_CHECK_KIND(!positional.empty() && positional[0].is(Type::Tensor), Type, "[", name,
                     "] expected a tensor as the first argument of a method, got none");
       const Objects rest(positional.begin() + 1, positional.end());
-      const bool indexes = std::strcmp(name, "__getitem__") == 0;
-      result = indexes ? fl::definitions::index(positional[0].tensor, Object::tuple(rest))
-                       : invoke(fl::definitions::attribute(positional[0], name), rest, keywords);
+      if (std::strcmp(name, "__getitem__") == 0)
+        result = fl::definitions::index(positional[0].tensor, Object::tuple(rest));
+      else if (std::strcmp(name, "__setitem__") == 0 && keywords.size() == 1)
+        fl::definitions::assign_index(positional[0].tensor, Object::tuple(rest), keywords[0].second);
+      else
+        result = call_method(positional[0], name, rest, keywords);
     } else {
       result = fl::definitions::call(name, positional, keywords);
     }
@@ -259,7 +278,8 @@ const char* fl_model_constant_name(const fl_model* model, size_t index) {
   return index < fl_model_constants(model) ? model->package->constants()[index].name.c_str() : nullptr;
 }
 
-fl_status fl_model_update(fl_model* model, const char* const* names, fl_tensor* const* tensors, size_t count, int share) {
+fl_status fl_model_update(fl_model* model, const char* const* names, fl_tensor* const* tensors, size_t count,
+                          int share) {
   return guarded([&] {
     std::vector<std::pair<std::string, Tensor>> constants;
     for (size_t i = 0; i < count; ++i) constants.emplace_back(names[i], borrow(tensors[i]));
@@ -267,25 +287,25 @@ fl_status fl_model_update(fl_model* model, const char* const* names, fl_tensor* 
   });
 }
 
-fl_status fl_run_tensors(const fl_model* model, fl_tensor* const* inputs, size_t input_count, fl_tensor** outputs,
-                         size_t output_count) {
+fl_status fl_run_tensors(const fl_model* model, fl_tensor* const* inputs, size_t input_count,
+                         fl_tensor** outputs, size_t output_count) {
   return guarded([&] {
     std::vector<Tensor> given;
     for (size_t i = 0; i < input_count; ++i) given.push_back(borrow(inputs[i]));
-    FL_CHECK_KIND(output_count == fl_model_outputs(model), Type, "[package] expected room for ", fl_model_outputs(model),
-                  " outputs, got ", output_count);
+    FL_CHECK_KIND(output_count == fl_model_outputs(model), Type, "[package] expected room for ",
+                  fl_model_outputs(model), " outputs, got ", output_count);
     const std::vector<Tensor> results = model->package->run(given);
     for (size_t i = 0; i < output_count; ++i) outputs[i] = give(results[i]);
   });
 }
 
-fl_status fl_run(const fl_model* model, DLManagedTensor* const* inputs, size_t input_count, DLManagedTensor** outputs,
-                 size_t output_count) {
+fl_status fl_run(const fl_model* model, DLManagedTensor* const* inputs, size_t input_count,
+                 DLManagedTensor** outputs, size_t output_count) {
   return guarded([&] {
     std::vector<Tensor> given;
     for (size_t i = 0; i < input_count; ++i) given.push_back(fl::runtime::view_of(inputs[i]->dl_tensor));
-    FL_CHECK_KIND(output_count == fl_model_outputs(model), Type, "[package] expected room for ", fl_model_outputs(model),
-                  " outputs, got ", output_count);
+    FL_CHECK_KIND(output_count == fl_model_outputs(model), Type, "[package] expected room for ",
+                  fl_model_outputs(model), " outputs, got ", output_count);
     const std::vector<Tensor> results = model->package->run(given);
     for (size_t i = 0; i < output_count; ++i) {
       // An output that is an input itself would point to memory of the caller.
@@ -311,8 +331,8 @@ void fl_tensor_release(fl_tensor* tensor) {
   if (tensor) impl(tensor)->release();
 }
 
-fl_status fl_tensor_from_blob(void* data, fl_dtype dtype, const int64_t* sizes, const int64_t* strides, size_t dim,
-                              void (*deleter)(void*, void*), void* context, fl_tensor** tensor) {
+fl_status fl_tensor_from_blob(void* data, fl_dtype dtype, const int64_t* sizes, const int64_t* strides,
+                              size_t dim, void (*deleter)(void*, void*), void* context, fl_tensor** tensor) {
   return guarded([&] {
     *tensor = give(fl::runtime::tensor_on(data, fl::runtime::dtype_of(dtype), sizes, strides, dim,
                                           [deleter, context](void* p) {
@@ -353,7 +373,8 @@ void* fl_tensor_data(const fl_tensor* t) {
 }
 fl_status fl_tensor_item(const fl_tensor* t, double value[2], int64_t* integer) {
   return guarded([&] {
-    FL_CHECK(impl(t)->numel == 1, "[item] expected a tensor with one element, got the shape ", borrow(t).sizes());
+    FL_CHECK(impl(t)->numel == 1, "[item] expected a tensor with one element, got the shape ",
+             borrow(t).sizes());
     const fl::Scalar scalar = item(borrow(t));
     value[0] = scalar.is_complex() ? scalar.re : scalar.to<double>();
     value[1] = scalar.is_complex() ? scalar.im : 0;
@@ -390,8 +411,9 @@ fl_tensor* fl_tensor_detach(const fl_tensor* t) {
   return give(fl::autograd::detach(borrow(t)));
 }
 
-fl_status fl_backward(fl_tensor* const* roots, fl_tensor* const* gradients, size_t root_count, fl_tensor* const* inputs,
-                      size_t input_count, int retain_graph, int create_graph, fl_tensor** input_gradients) {
+fl_status fl_backward(fl_tensor* const* roots, fl_tensor* const* gradients, size_t root_count,
+                      fl_tensor* const* inputs, size_t input_count, int retain_graph, int create_graph,
+                      fl_tensor** input_gradients) {
   return guarded([&] {
     fl::definitions::install();
     std::vector<fl::autograd::Edge> edges, wanted;
@@ -402,7 +424,8 @@ fl_status fl_backward(fl_tensor* const* roots, fl_tensor* const* gradients, size
       FL_CHECK(bool(edges.back()), "[backward] expected a tensor that requires grad, got one that does not");
       Tensor grad = gradients ? borrow(gradients[i]) : Tensor();
       if (!grad.defined()) {
-        FL_CHECK(root.numel() == 1, "[backward] expected a gradient for a tensor of the shape ", root.sizes(), ", got none");
+        FL_CHECK(root.numel() == 1, "[backward] expected a gradient for a tensor of the shape ", root.sizes(),
+                 ", got none");
         grad = fl::definitions::call("ones_like", {Object(fl::autograd::detach(root))}).tensor;
       }
       grads.push_back(grad);
@@ -438,12 +461,12 @@ fl_status fl_set_default_dtype(fl_dtype dtype) {
 
 // ---------------------------------------------------------------- operators
 
-fl_status fl_call(const char* name, const fl_value* arguments, size_t argument_count, fl_value* results, size_t capacity,
-                  size_t* result_count) {
+fl_status fl_call(const char* name, const fl_value* arguments, size_t argument_count, fl_value* results,
+                  size_t capacity, size_t* result_count) {
   return call_packet(false, name, arguments, argument_count, results, capacity, result_count);
 }
-fl_status fl_call_method(const char* name, const fl_value* arguments, size_t argument_count, fl_value* results,
-                         size_t capacity, size_t* result_count) {
+fl_status fl_call_method(const char* name, const fl_value* arguments, size_t argument_count,
+                         fl_value* results, size_t capacity, size_t* result_count) {
   return call_packet(true, name, arguments, argument_count, results, capacity, result_count);
 }
 void fl_values_clear(fl_value* values, size_t count) {

@@ -11,12 +11,18 @@ struct Row {
   uint8_t code, bits;
 };
 constexpr Row kRows[] = {
-    {DType::UInt8, FL_UINT8, kDLUInt, 8},          {DType::Int8, FL_INT8, kDLInt, 8},
-    {DType::Int16, FL_INT16, kDLInt, 16},          {DType::Int32, FL_INT32, kDLInt, 32},
-    {DType::Int64, FL_INT64, kDLInt, 64},          {DType::Half, FL_FLOAT16, kDLFloat, 16},
-    {DType::Float, FL_FLOAT32, kDLFloat, 32},      {DType::Double, FL_FLOAT64, kDLFloat, 64},
-    {DType::ComplexFloat, FL_COMPLEX64, kDLComplex, 64}, {DType::ComplexDouble, FL_COMPLEX128, kDLComplex, 128},
-    {DType::Bool, FL_BOOL, kDLBool, 8},            {DType::BFloat16, FL_BFLOAT16, kDLBfloat, 16},
+    {DType::UInt8, FL_UINT8, kDLUInt, 8},
+    {DType::Int8, FL_INT8, kDLInt, 8},
+    {DType::Int16, FL_INT16, kDLInt, 16},
+    {DType::Int32, FL_INT32, kDLInt, 32},
+    {DType::Int64, FL_INT64, kDLInt, 64},
+    {DType::Half, FL_FLOAT16, kDLFloat, 16},
+    {DType::Float, FL_FLOAT32, kDLFloat, 32},
+    {DType::Double, FL_FLOAT64, kDLFloat, 64},
+    {DType::ComplexFloat, FL_COMPLEX64, kDLComplex, 64},
+    {DType::ComplexDouble, FL_COMPLEX128, kDLComplex, 128},
+    {DType::Bool, FL_BOOL, kDLBool, 8},
+    {DType::BFloat16, FL_BFLOAT16, kDLBfloat, 16},
 };
 
 struct Exported {
@@ -40,7 +46,8 @@ fl_dtype number_of(DType dtype) {
 
 Tensor tensor_on(void* data, DType dtype, const int64_t* sizes, const int64_t* strides, size_t dim,
                  std::function<void(void*)> deleter) {
-  FL_CHECK_KIND(dim <= 64 && (dim == 0 || sizes != nullptr), Value, "[tensor] expected at most 64 sizes, got ", dim);
+  FL_CHECK_KIND(dim <= 64 && (dim == 0 || sizes != nullptr), Value,
+                "[tensor] expected at most 64 sizes, got ", dim);
   const IntSpan shape(sizes, dim);
   const int64_t count = numel_of(shape);
   const Dims layout = strides ? Dims(IntSpan(strides, dim)) : contiguous_strides(shape);
@@ -49,9 +56,11 @@ Tensor tensor_on(void* data, DType dtype, const int64_t* sizes, const int64_t* s
     FL_CHECK_KIND(layout[d] >= 0, Value, "[tensor] expected strides that are not negative, got ", layout[d]);
     extent += (shape[d] - 1) * layout[d];
   }
-  FL_CHECK_KIND(data != nullptr || count == 0, Value, "[tensor] expected memory for ", count, " elements, got none");
+  FL_CHECK_KIND(data != nullptr || count == 0, Value, "[tensor] expected memory for ", count,
+                " elements, got none");
   Tensor tensor = empty_strided(IntSpan(), IntSpan(), {dtype, Device{}});
-  tensor->storage = Storage::adopt(data, static_cast<size_t>(extent * size_of(dtype)), Device{}, std::move(deleter));
+  tensor->storage =
+      Storage::adopt(data, static_cast<size_t>(extent * size_of(dtype)), Device{}, std::move(deleter));
   tensor->storage->resizable = false;
   tensor->sizes = Dims(shape);
   tensor->strides = layout;
@@ -65,8 +74,9 @@ Tensor view_of(const DLTensor& t) {
   const Row* found = nullptr;
   for (const Row& row : kRows)
     if (row.code == t.dtype.code && row.bits == t.dtype.bits) found = &row;
-  FL_CHECK_KIND(found != nullptr && t.dtype.lanes == 1, Type, "[dlpack] expected a dtype of one lane, got code ",
-                static_cast<int>(t.dtype.code), " with ", static_cast<int>(t.dtype.bits), " bits");
+  FL_CHECK_KIND(found != nullptr && t.dtype.lanes == 1, Type,
+                "[dlpack] expected a dtype of one lane, got code ", static_cast<int>(t.dtype.code), " with ",
+                static_cast<int>(t.dtype.bits), " bits");
   FL_CHECK_KIND(t.ndim >= 0, Value, "[dlpack] expected a number of dimensions, got ", t.ndim);
   char* data = t.data ? static_cast<char*>(t.data) + t.byte_offset : nullptr;
   return tensor_on(data, found->dtype, t.shape, t.strides, static_cast<size_t>(t.ndim), [](void*) {});

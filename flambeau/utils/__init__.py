@@ -13,6 +13,8 @@ _FUNCTIONS = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "cmake_prefix_path":  # for find_package(flambeau) and find_package(Torch)
+        return __file__.rsplit("/", 2)[0] + "/share/cmake"
     if name in _FUNCTIONS:
         return getattr(importlib.import_module(f"{__name__}.{_FUNCTIONS[name]}"), name)
     if not name.startswith("__"):

@@ -1,11 +1,16 @@
 """Definitions evaluated by native code, without Python's functions: the results of the same text run by Python."""
 
+import pathlib
+import sys
+
 import pytest
-import sampled
 
 import flambeau as fl
 from flambeau import _C
 from flambeau.ops import samples
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+import sampled
 
 # Their definitions pass values of any kind to other definitions, which only one language can do at a time.
 MIXED = {"nn_upsample", "nn_upsample_nearest", "nn_upsample_bilinear", "inner"}

@@ -61,8 +61,8 @@ std::string parent(const std::string& path) {
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
 
-// Environments that libraries may have been installed into: the one around this library, then those that the process was
-// started in.
+// Environments that libraries may have been installed into: the one around this library, then those that the
+// process was started in.
 std::vector<std::string> prefixes() {
   std::vector<std::string> found;
   Dl_info here{};
@@ -77,7 +77,8 @@ std::vector<std::string> prefixes() {
   while (!rest.empty()) {
     const size_t colon = rest.find(':');
     const std::string folder = rest.substr(0, colon);
-    if (folder.size() > 4 && folder.compare(folder.size() - 4, 4, "/bin") == 0) found.push_back(parent(folder));
+    if (folder.size() > 4 && folder.compare(folder.size() - 4, 4, "/bin") == 0)
+      found.push_back(parent(folder));
     rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
   }
   return found;

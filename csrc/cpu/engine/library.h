@@ -4,7 +4,8 @@
 // Where a library named e.g. "openblas" is looked for, in order:
 //   1. the environment variable FLAMBEAU_OPENBLAS_LIB; when set, nothing else is tried
 //   2. the path given by the host through set_library_path("openblas", path)
-//   3. folders of the environment around this library and of those the process was started in, for each soname
+//   3. folders of the environment around this library and of those the process was started in, for each
+//   soname
 //   4. the sonames the caller passes to open_library, by the loader
 // All functions are thread safe. Libraries once opened stay open for the life of the process.
 #pragma once

@@ -1,5 +1,5 @@
-/* The structures of DLPack 0.8 (https://dmlc.github.io/dlpack), by which tensors pass between libraries. Programs that include
-   DLPack's own header before this one use that. */
+/* The structures of DLPack 0.8 (https://dmlc.github.io/dlpack), by which tensors pass between libraries.
+   Programs that include DLPack's own header before this one use that. */
 #ifndef FLAMBEAU_DLPACK_H
 #define FLAMBEAU_DLPACK_H
 
@@ -18,7 +18,14 @@ typedef struct {
   int32_t device_id;
 } DLDevice;
 
-typedef enum { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLComplex = 5, kDLBool = 6 } DLDataTypeCode;
+typedef enum {
+  kDLInt = 0,
+  kDLUInt = 1,
+  kDLFloat = 2,
+  kDLBfloat = 4,
+  kDLComplex = 5,
+  kDLBool = 6
+} DLDataTypeCode;
 
 typedef struct {
   uint8_t code;

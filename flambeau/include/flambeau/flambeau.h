@@ -1,11 +1,11 @@
 /* The C interface of flambeau: models that were compiled ahead of time, tensors and operators.
  *
- * Handles are opaque and counted. A function that can fail returns 0, or the kind of the error; fl_error() then says what
- * went wrong, for the last such call of the thread. Functions may be called from several threads; a model may be run by
- * many at the same time.
+ * Handles are opaque and counted. A function that can fail returns 0, or the kind of the error; fl_error()
+ * then says what went wrong, for the last such call of the thread. Functions may be called from several
+ * threads; a model may be run by many at the same time.
  *
- * The interface only grows: what a program was compiled against stays. fl_abi_version() tells the library's version, which
- * must not be below the FL_ABI_VERSION of the header.
+ * The interface only grows: what a program was compiled against stays. fl_abi_version() tells the library's
+ * version, which must not be below the FL_ABI_VERSION of the header.
  */
 #ifndef FLAMBEAU_FLAMBEAU_H
 #define FLAMBEAU_FLAMBEAU_H
@@ -57,9 +57,12 @@ FL_API const char* fl_error(void);
 FL_API int fl_num_threads(void);
 FL_API void fl_set_num_threads(int threads);
 
-/* ---- models ---------------------------------------------------------------------------------------------------------- */
+/* ---- models
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
-/* Loads a package (.pt2) that flambeau compiled. Its kernels are native code: load only packages that you trust. */
+/* Loads a package (.pt2) that flambeau compiled. Its kernels are native code: load only packages that you
+ * trust. */
 FL_API fl_status fl_load(const char* path, fl_model** model);
 /* The same from memory, which is copied. */
 FL_API fl_status fl_load_memory(const void* data, size_t size, fl_model** model);
@@ -82,20 +85,24 @@ FL_API fl_status fl_run(const fl_model* model, DLManagedTensor* const* inputs, s
 FL_API fl_status fl_run_tensors(const fl_model* model, fl_tensor* const* inputs, size_t input_count,
                                 fl_tensor** outputs, size_t output_count);
 
-/* Parameters and buffers. An update takes effect as a whole: runs that began before it finish with the old ones. */
+/* Parameters and buffers. An update takes effect as a whole: runs that began before it finish with the old
+ * ones. */
 FL_API size_t fl_model_constants(const fl_model* model);
 FL_API const char* fl_model_constant_name(const fl_model* model, size_t index);
-FL_API fl_status fl_model_update(fl_model* model, const char* const* names, fl_tensor* const* tensors, size_t count,
-                                 int share);
+FL_API fl_status fl_model_update(fl_model* model, const char* const* names, fl_tensor* const* tensors,
+                                 size_t count, int share);
 
-/* ---- tensors --------------------------------------------------------------------------------------------------------- */
+/* ---- tensors
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 FL_API fl_tensor* fl_tensor_retain(fl_tensor* tensor);
 FL_API void fl_tensor_release(fl_tensor* tensor);
 
 /* A tensor on memory of the caller, which must outlive it, or is given to `deleter` when it ends. */
-FL_API fl_status fl_tensor_from_blob(void* data, fl_dtype dtype, const int64_t* sizes, const int64_t* strides, size_t dim,
-                                     void (*deleter)(void* data, void* context), void* context, fl_tensor** tensor);
+FL_API fl_status fl_tensor_from_blob(void* data, fl_dtype dtype, const int64_t* sizes, const int64_t* strides,
+                                     size_t dim, void (*deleter)(void* data, void* context), void* context,
+                                     fl_tensor** tensor);
 /* Takes over a DLPack tensor. */
 FL_API fl_status fl_tensor_from_dlpack(DLManagedTensor* managed, fl_tensor** tensor);
 FL_API fl_status fl_tensor_to_dlpack(fl_tensor* tensor, DLManagedTensor** managed);
@@ -111,7 +118,8 @@ FL_API void* fl_tensor_data(const fl_tensor* tensor);
 /* The only element, as a double pair (real and imaginary part), or as an integer. */
 FL_API fl_status fl_tensor_item(const fl_tensor* tensor, double value[2], int64_t* integer);
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------- */
+/* ---- gradients
+ * ------------------------------------------------------------------------------------------------------- */
 
 FL_API int fl_tensor_requires_grad(const fl_tensor* tensor);
 FL_API fl_status fl_tensor_set_requires_grad(fl_tensor* tensor, int requires_grad);
@@ -121,8 +129,8 @@ FL_API fl_tensor* fl_tensor_grad(const fl_tensor* tensor);
 FL_API fl_status fl_tensor_set_grad(fl_tensor* tensor, fl_tensor* grad);
 FL_API fl_status fl_tensor_retain_grad(fl_tensor* tensor);
 FL_API fl_tensor* fl_tensor_detach(const fl_tensor* tensor);
-/* Backward from some tensors. With `inputs`, their gradients are returned instead of being accumulated; owned by the caller, null
-   where there is none. */
+/* Backward from some tensors. With `inputs`, their gradients are returned instead of being accumulated; owned
+   by the caller, null where there is none. */
 FL_API fl_status fl_backward(fl_tensor* const* roots, fl_tensor* const* gradients, size_t root_count,
                              fl_tensor* const* inputs, size_t input_count, int retain_graph, int create_graph,
                              fl_tensor** input_gradients);
@@ -133,7 +141,8 @@ FL_API void fl_manual_seed(uint64_t seed);
 FL_API fl_dtype fl_default_dtype(void);
 FL_API fl_status fl_set_default_dtype(fl_dtype dtype);
 
-/* ---- operators ------------------------------------------------------------------------------------------------------- */
+/* ---- operators
+ * ------------------------------------------------------------------------------------------------------- */
 
 typedef enum {
   FL_NONE = 0,
@@ -171,13 +180,13 @@ typedef struct {
   size_t length; /* of lists */
 } fl_value;
 
-/* Calls an operator by its name ("add", "linalg.det", "nn.functional.pad"); the overload is chosen by the arguments. Tensors among
-   the results are owned by the caller; fl_values_clear frees them. */
-FL_API fl_status fl_call(const char* name, const fl_value* arguments, size_t argument_count, fl_value* results,
-                         size_t capacity, size_t* result_count);
+/* Calls an operator by its name ("add", "linalg.det", "nn.functional.pad"); the overload is chosen by the
+   arguments. Tensors among the results are owned by the caller; fl_values_clear frees them. */
+FL_API fl_status fl_call(const char* name, const fl_value* arguments, size_t argument_count,
+                         fl_value* results, size_t capacity, size_t* result_count);
 /* The same for a method of its first argument. */
-FL_API fl_status fl_call_method(const char* name, const fl_value* arguments, size_t argument_count, fl_value* results,
-                                size_t capacity, size_t* result_count);
+FL_API fl_status fl_call_method(const char* name, const fl_value* arguments, size_t argument_count,
+                                fl_value* results, size_t capacity, size_t* result_count);
 FL_API void fl_values_clear(fl_value* values, size_t count);
 
 #ifdef __cplusplus

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <pybind11/functional.h>
-#include <torch/tensor.h>
+#include <torch/extension_tensor.h>
 
 namespace pybind11::detail {
 

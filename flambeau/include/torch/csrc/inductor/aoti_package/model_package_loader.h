@@ -1,0 +1,2 @@
+#pragma once
+#include <flambeau/torch/inductor.h>

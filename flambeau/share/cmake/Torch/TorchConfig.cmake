@@ -1,0 +1,12 @@
+# find_package(Torch) of programs written for LibTorch.
+include("${CMAKE_CURRENT_LIST_DIR}/../flambeau/flambeauConfig.cmake")
+set(TORCH_LIBRARIES flambeau::flambeau)
+set(TORCH_INCLUDE_DIRS "${flambeau_INCLUDE_DIRS}")
+set(TORCH_CXX_FLAGS "")
+set(TORCH_INSTALL_PREFIX "${FLAMBEAU_PREFIX}")
+set(TORCH_FOUND ${flambeau_FOUND})
+set(Torch_FOUND ${flambeau_FOUND})
+if(flambeau_FOUND AND NOT TARGET torch)
+  add_library(torch INTERFACE IMPORTED)
+  set_target_properties(torch PROPERTIES INTERFACE_LINK_LIBRARIES flambeau::flambeau)
+endif()

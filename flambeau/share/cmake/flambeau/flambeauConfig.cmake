@@ -1,0 +1,19 @@
+# find_package(flambeau): the target flambeau::flambeau, with the C interface (flambeau/flambeau.h) and the C++ one (torch/torch.h).
+get_filename_component(FLAMBEAU_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+set(flambeau_INCLUDE_DIRS "${FLAMBEAU_PREFIX}/include")
+set(flambeau_LIBRARY "${FLAMBEAU_PREFIX}/libflambeau.so")
+set(flambeau_LIBRARIES flambeau::flambeau)
+if(NOT EXISTS "${flambeau_LIBRARY}")
+  set(flambeau_FOUND FALSE)
+  set(flambeau_NOT_FOUND_MESSAGE "expected ${flambeau_LIBRARY}, found none")
+  return()
+endif()
+if(NOT TARGET flambeau::flambeau)
+  add_library(flambeau::flambeau SHARED IMPORTED)
+  set_target_properties(flambeau::flambeau PROPERTIES
+    IMPORTED_LOCATION "${flambeau_LIBRARY}"
+    IMPORTED_NO_SONAME FALSE
+    INTERFACE_INCLUDE_DIRECTORIES "${flambeau_INCLUDE_DIRS}"
+    INTERFACE_COMPILE_FEATURES cxx_std_17)
+endif()
+set(flambeau_FOUND TRUE)

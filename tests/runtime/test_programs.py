@@ -1,0 +1,121 @@
+"""Programs in C and C++ against the library, built with the system's compiler and run without Python."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+from flambeau._inductor import aoti_compile_and_package, build
+from flambeau.export import Dim, export
+
+HERE = pathlib.Path(__file__).parent
+PACKAGE = pathlib.Path(fl.__file__).parent
+EXAMPLES = HERE.parents[1] / "examples" / "cpp"
+pytestmark = pytest.mark.skipif(build.compiler() is None, reason="programs need a C++ compiler")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    fl.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3), nn.Softmax(-1)).eval()
+    path = tmp_path_factory.mktemp("package") / "model.pt2"
+    program = export(module, (fl.randn(4, 6),), dynamic_shapes=({0: Dim("batch", min=1, max=20)},))
+    aoti_compile_and_package(program, package_path=path)
+    return module, path
+
+
+def built(source, folder, *flags):
+    compiler = build.compiler()
+    if source.suffix == ".c":
+        compiler = shutil.which("gcc") or shutil.which("cc") or compiler
+    target = folder / source.stem
+    command = [compiler, "-O0", "-Wall", "-Wextra", "-Wno-unused-parameter", f"-I{PACKAGE / 'include'}", *flags]
+    command += [str(source), "-o", str(target), f"-L{PACKAGE}", "-lflambeau", f"-Wl,-rpath,{PACKAGE}", "-pthread"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
+    return target
+
+
+def run(program, *arguments):
+    environment = {"PATH": os.environ["PATH"]}
+    return subprocess.run([program, *arguments], capture_output=True, text=True, env=environment, timeout=300)
+
+
+def test_c_program_gives_the_results_of_python(model, tmp_path):
+    module, path = model
+    done = run(built(HERE / "package.c", tmp_path, "-std=c11"), path, "5")
+    assert done.returncode == 0, done.stderr
+    x = (fl.arange(30) % 7).float().reshape(5, 6) / 7 - 0.5
+    found = fl.tensor([float(line) for line in done.stdout.split()]).reshape(5, 3)
+    fl.testing.assert_close(found, module(x).detach())
+    assert "4 constants" in done.stderr
+
+
+def test_cpp_interface(model, tmp_path):
+    done = run(built(HERE / "interface.cpp", tmp_path, "-std=c++17"), model[1])
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["regression", "mlp"])
+def test_examples(name, tmp_path):
+    done = run(built(EXAMPLES / f"{name}.cpp", tmp_path, "-std=c++17"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_headers_need_no_python():
+    for header in (PACKAGE / "include" / "flambeau").rglob("*.h"):
+        text = header.read_text()
+        assert "Python.h" not in text and "pybind11" not in text, header
+
+
+def test_library_needs_no_python():
+    shown = subprocess.run(["ldd", PACKAGE / "libflambeau.so"], capture_output=True, text=True).stdout
+    assert "python" not in shown
+
+
+def test_symbols_of_the_interface():
+    """What the header declares, the library exports; a symbol that was there once stays."""
+    if shutil.which("nm") is None:
+        pytest.skip("nm lists symbols")
+    import re
+
+    header = (PACKAGE / "include" / "flambeau" / "flambeau.h").read_text()
+    declared = set(re.findall(r"\b(fl_[a-z_]+)\(", header)) - {"fl_error()"}
+    listed = subprocess.run(["nm", "-D", "--defined-only", PACKAGE / "libflambeau.so"], capture_output=True, text=True)
+    exported = {line.split()[-1] for line in listed.stdout.splitlines() if " T fl_" in line}
+    assert declared == exported
+    assert exported >= set((HERE / "symbols.txt").read_text().split())
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="needs cmake")
+def test_cmake_package(model, tmp_path):
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.18)\nproject(user C CXX)\nfind_package(flambeau REQUIRED)\nfind_package(Torch REQUIRED)\n"
+        f"add_executable(user {HERE}/package.c)\ntarget_link_libraries(user PRIVATE flambeau::flambeau)\n"
+    )
+    prefix = PACKAGE / "share" / "cmake"
+    configure = [
+        "cmake",
+        "-S",
+        tmp_path,
+        "-B",
+        tmp_path / "build",
+        f"-DCMAKE_PREFIX_PATH={prefix}",
+        "-DCMAKE_BUILD_TYPE=Debug",
+    ]
+    subprocess.run(configure, check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", tmp_path / "build"], check=True, capture_output=True)
+    assert run(tmp_path / "build" / "user", model[1], "2").returncode == 0
+
+
+@pytest.mark.skipif(shutil.which("pkg-config") is None, reason="needs pkg-config")
+def test_pkg_config():
+    environment = {**os.environ, "PKG_CONFIG_PATH": str(PACKAGE / "share" / "pkgconfig")}
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "flambeau"], capture_output=True, text=True, env=environment
+    )
+    assert "-lflambeau" in flags.stdout
