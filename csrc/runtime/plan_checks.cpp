@@ -102,10 +102,12 @@ class ProgramCheck {
   }
   void operator()(const KernelStep&) { require(false, "a kernel of an accelerator"); }
   void operator()(const RandomStateStep& s) { fill(s.slot); }
+  // Inputs are let go of only by runs that own them, and packages do not.
   void operator()(const ReleaseStep& s) {
     for (int slot : s.slots) {
-      require(slot >= given_ && slot < program_.slots, "a release of an absent slot");
-      filled_[static_cast<size_t>(slot)] = false;
+      const bool is_constant = slot >= program_.inputs && slot < given_;
+      require(slot >= 0 && slot < program_.slots && !is_constant, "a release of an absent slot");
+      if (slot >= given_) filled_[static_cast<size_t>(slot)] = false;
     }
   }
   void operator()(const CallStep& s) {
