@@ -23,7 +23,7 @@ export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := dev
-.PHONY: help cuda demo test test-cuda parity bench docs lint format sanitize dev wheel matrix clean replay
+.PHONY: help cuda demo stress-distributed test test-cuda parity bench docs lint format sanitize dev wheel matrix clean replay
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -98,6 +98,10 @@ lint: $(VENV)/.flambeau-lint ## check style and types
 
 format: $(VENV)/.flambeau-lint ## mend style
 	$(INSIDE) tools/lint.py --fix
+
+stress-distributed: dev ## 1,000 random schedules of collectives and 200 random kills, recorded in benchmarks/results
+	$(VENV)/bin/python tests/distributed/stress/run.py schedules 1000 --record benchmarks/results/distributed_stress.txt
+	$(VENV)/bin/python tests/distributed/stress/run.py kills 200 --record benchmarks/results/distributed_stress.txt
 
 # A second package folder holds the sanitized libraries beside copies of the Python files.
 sanitize: $(VENV)/.flambeau-deps $(VENV)/.flambeau-test ## run the tests of native code under ASan and UBSan

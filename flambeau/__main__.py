@@ -6,6 +6,7 @@ flambeau doctor paths…              list what a program uses of torch that fla
 flambeau explain script.py [args…]  run it and tell how its compile() calls were captured, and where graphs broke
 flambeau launch script.py [args…]   run it in several processes, with the options of torchrun
 flambeau package model.py:make -o f  compile a model ahead of time into a file for C, C++ and Python
+flambeau dist-status [pid]          a table of the running groups of processes of this host: what each rank is in
 flambeau bench                      time a few operators, eager and compiled
 flambeau cache show|prune|verify    look after the kernels that compile() keeps on disk
 flambeau env                        versions, processor and settings, for bug reports
@@ -19,7 +20,7 @@ from __future__ import annotations
 import os
 import sys
 
-COMMANDS = ("bench", "cache", "env", "explain", "launch", "package")  # modules of flambeau._commands
+COMMANDS = ("bench", "cache", "dist-status", "env", "explain", "launch", "package")  # modules of flambeau._commands
 
 RUN_HELP = """usage: flambeau run script.py [args…]
        flambeau run -m module [args…]
@@ -75,7 +76,7 @@ def perform(arguments: list[str]) -> int:
     if command in COMMANDS:
         from importlib import import_module
 
-        return import_module(f"flambeau._commands.{command}").main(rest)
+        return import_module(f"flambeau._commands.{command.replace('-', '_')}").main(rest)
     if command in ("version", "--version"):
         from flambeau.version import __version__
 

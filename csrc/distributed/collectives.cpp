@@ -24,6 +24,21 @@ void Collectives::begin(Fingerprint& what) {
   what.sequence = ++sequence_;
   presence_.own().current = what;
   first_ = true;
+  std::lock_guard<std::mutex> lock(trace_mutex_);
+  traces_[traced_++ % kTraces] = {what, Clock::now().time_since_epoch().count(), 0};
+}
+
+void Collectives::finish() {
+  std::lock_guard<std::mutex> lock(trace_mutex_);
+  traces_[(traced_ - 1) % kTraces].end = Clock::now().time_since_epoch().count();
+}
+
+std::vector<Trace> Collectives::recent() const {
+  std::lock_guard<std::mutex> lock(trace_mutex_);
+  std::vector<Trace> list;
+  for (uint64_t i = traced_ > kTraces ? traced_ - kTraces : 0; i < traced_; ++i)
+    list.push_back(traces_[i % kTraces]);
+  return list;
 }
 
 char* Collectives::next_slot() {
@@ -104,6 +119,7 @@ void Collectives::exchange(Fingerprint what, const Exchange& exchange, const Lim
              part(exchange.reduced, round) / size_of(what.dtype), what.dtype, what.reduction);
   }
   presence_.own().bytes.fetch_add(static_cast<uint64_t>(exchange.largest), std::memory_order_relaxed);
+  finish();
 }
 
 void Collectives::all_reduce(Fingerprint what, char* data, const Limit& limit) {
@@ -139,6 +155,7 @@ void Collectives::all_reduce(Fingerprint what, char* data, const Limit& limit) {
       if (rank != own) copy(at + begin_of(rank), slot_of(rank) + begin_of(rank), bytes_of(rank));
   }
   presence_.own().bytes.fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed);
+  finish();
 }
 
 void Collectives::all_to_all(Fingerprint what, const std::vector<Piece>& send,

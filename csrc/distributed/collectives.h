@@ -1,6 +1,8 @@
 // Collectives over a segment: every one is an exchange of pieces between ranks, in rounds (segment.h).
 #pragma once
 
+#include <mutex>
+
 #include "distributed/segment.h"
 
 namespace fl::dist {
@@ -25,6 +27,12 @@ struct Limit {
   static Limit after(Milliseconds timeout) { return {Clock::now() + timeout, timeout}; }
 };
 
+// One entry of the flight recorder.
+struct Trace {
+  Fingerprint what;
+  int64_t start = 0, end = 0;  // nanoseconds of the steady clock; end 0: it did not end
+};
+
 class Collectives {
  public:
   explicit Collectives(Presence& presence) : presence_(presence) {}
@@ -35,8 +43,10 @@ class Collectives {
   void all_to_all(Fingerprint what, const std::vector<Piece>& send, const std::vector<Piece>& receive,
                   const Limit& limit);
   uint64_t sequence() const { return sequence_; }
+  std::vector<Trace> recent() const;  // the last collectives, the oldest first
 
  private:
+  void finish();
   void begin(Fingerprint& what);
   // Publishes what was written to slot() and waits for everybody's; the first time compares fingerprints.
   void meet(const Fingerprint& what, const Limit& limit);
@@ -48,6 +58,10 @@ class Collectives {
   uint64_t round_ = 0, sequence_ = 0;
   bool first_ = false;
   std::string failure_;  // why nothing more is possible in this group
+  static constexpr int kTraces = 256;
+  mutable std::mutex trace_mutex_;
+  Trace traces_[kTraces];
+  uint64_t traced_ = 0;
 };
 
 }  // namespace fl::dist

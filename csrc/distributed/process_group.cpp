@@ -100,6 +100,37 @@ void ProcessGroup::close() {
   presence_.leave(Standing::Left);
 }
 
+std::pair<std::unique_ptr<Segment>, std::vector<int>> ProcessGroup::succeed(const Limit& limit) {
+  presence_.leave(Standing::Failed);  // who still waits here comes, too
+  for (;;) {
+    std::vector<int> left;
+    for (int rank = 0; rank < size(); ++rank)
+      if (!presence_.ended(rank)) left.push_back(rank);
+    Control& leader = presence_.segment().control(left[0]);
+    if (left[0] == rank()) {
+      auto segment = Segment::create(static_cast<int>(left.size()));
+      // Who is lost before it comes is missed by its process, which the old group knows.
+      for (size_t i = 0; i < left.size(); ++i)
+        segment->control(static_cast<int>(i)).pid.store(presence_.segment().control(left[i]).pid.load());
+      for (auto& word : leader.members) word.store(0);
+      for (int rank : left) leader.members[rank / 64].fetch_or(uint64_t{1} << (rank % 64));
+      leader.successor.store(segment->descriptor() + 1);
+      return {std::move(segment), left};
+    }
+    if (const int descriptor = leader.successor.load()) {
+      std::vector<int> members;
+      for (int rank = 0; rank < size(); ++rank)
+        if (leader.members[rank / 64].load() >> (rank % 64) & 1) members.push_back(rank);
+      return {Segment::open(leader.pid.load(), descriptor - 1, static_cast<int>(members.size())), members};
+    }
+    if (on_waiting) on_waiting();
+    if (Clock::now() > limit.deadline)
+      fail_as(Failure::Timeout, "[reform] Timed out waiting ", limit.timeout.count(), "ms for rank ", left[0],
+              " to form the group of the ", left.size(), " processes that are left");
+    std::this_thread::sleep_for(Milliseconds(2));
+  }
+}
+
 void ProcessGroup::run() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {

@@ -46,6 +46,10 @@ class ProcessGroup {
   int size() const { return presence_.ranks(); }
   uint64_t sequence() const { return collectives_.sequence(); }
   Presence& presence() { return presence_; }
+  std::vector<Trace> recent() const { return collectives_.recent(); }
+  // After a failure: the memory of a group of the processes that are left, made by the first of them, and
+  // their ranks here.
+  std::pair<std::unique_ptr<Segment>, std::vector<int>> succeed(const Limit& limit);
 
  private:
   using Body = std::function<void(const Limit&)>;

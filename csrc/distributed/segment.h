@@ -57,6 +57,17 @@ struct Fingerprint {
 
 enum class Standing : uint32_t { Joining, Member, Left, Failed };
 
+constexpr uint64_t kMagic = 0x7561656d616c6631;
+constexpr int kMostRanks = 1024;
+
+// The start of a segment, for those who look at it from outside (`flambeau dist-status`).
+struct alignas(4096) Header {
+  uint64_t magic;
+  int32_t ranks;
+  std::atomic<uint64_t> reported;  // the sequence number of the last collective whose wait was reported
+  char name[128];
+};
+
 struct alignas(64) Control {
   std::atomic<uint64_t> round;              // the last one that was published
   alignas(64) std::atomic<uint32_t> rings;  // the futex word on which this rank sleeps
@@ -67,7 +78,14 @@ struct alignas(64) Control {
   std::atomic<uint64_t> waiting;  // nanoseconds spent waiting for others
   Fingerprint fingerprints[2];
   Fingerprint current;  // of what runs now or ran last
+  std::atomic<int32_t>
+      stacks;  // 1 + the descriptor to which this process writes its Python stacks on kStackSignal
+  // A group of the survivors that this rank, as the first of them, has made after a failure.
+  std::atomic<int32_t> successor;  // 1 + the descriptor of its memory
+  std::atomic<uint64_t> members[kMostRanks / 64];
 };
+
+int stack_signal();  // asks a process to write its Python stacks
 
 struct alignas(64) Ring {
   std::atomic<uint64_t> written;
@@ -80,10 +98,13 @@ class Segment {
   // New memory for a group. Other processes open it by this process's id and descriptor().
   static std::unique_ptr<Segment> create(int ranks);
   static std::unique_ptr<Segment> open(int pid, int descriptor, int ranks);
+  // The number of ranks of a group whose memory another process has; 0 when it is none.
+  static int ranks_at(int pid, int descriptor);
   ~Segment();
 
   int descriptor() const { return descriptor_; }
   int ranks() const { return ranks_; }
+  Header& header() const { return *reinterpret_cast<Header*>(memory_); }
   Control& control(int rank) const { return controls_[rank]; }
   char* slot(int rank, uint64_t round) const {
     return slots_ + (static_cast<size_t>(rank) * 2 + (round & 1)) * slot_bytes_;
@@ -106,7 +127,7 @@ class Segment {
   char *slots_ = nullptr, *rings_ = nullptr;
 };
 
-constexpr Milliseconds kPatience{5000};  // after which a wait is reported
+constexpr Milliseconds kPatience{4000};  // after which a wait is reported
 
 // Called now and then by threads that wait, without locks; throws when the wait is to be given up. Set by the
 // binding.
@@ -129,6 +150,9 @@ class Presence {
   void leave(Standing standing) const;  // and wake everybody who may wait for this rank
   // Why a rank cannot be waited for: it ended, left or failed; empty when it is fine.
   std::string trouble(int rank) const;
+  bool ended(int rank) const;  // the process is gone, or has left the group
+  // Every rank's last collective and its Python stacks, as text.
+  std::string stacks() const;
 
   // Returns when ready() holds. Raises when `peer` is in trouble or the deadline is over; `peer` -1 is
   // nobody.
@@ -173,6 +197,7 @@ class Presence {
     if (Clock::now() >= deadline && !ready()) fail_late(peer, what, timeout);
   }
   void sleep(uint32_t rings) const;
+  bool process_ended(int rank) const;
   bool tell(int peer, const Fingerprint& what) const;  // on standard error: who is waited for; true
   [[noreturn]] void fail_late(int peer, const Fingerprint& what, Milliseconds timeout) const;
 

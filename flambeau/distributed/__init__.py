@@ -36,7 +36,7 @@ _LATER = {
     "BuiltinCommHookType": "_reducer", "_register_builtin_comm_hook": "_reducer", "_register_comm_hook": "_reducer",
     "_broadcast_coalesced": "_reducer", "_compute_bucket_assignment_by_size": "_reducer",
     "_verify_params_across_processes": "_reducer", "_DEFAULT_FIRST_BUCKET_BYTES": "_reducer", "Logger": "_reducer",
-    "breakpoint": "_debugging",
+    "breakpoint": "_debugging", "reform": "_reform",
 }  # fmt: skip
 _MODULES = (
     "algorithms", "checkpoint", "device_mesh", "elastic", "fsdp", "launcher", "nn", "optim", "pipelining", "run",

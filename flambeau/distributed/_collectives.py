@@ -144,6 +144,16 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
         return None
     if flambeau.compiler.is_compiling():
         return _in_graph.all_reduce(tensor, op, member, async_op)
+    if type(op) is ReduceOp.RedOpType and op is not ReduceOp.PREMUL_SUM and not async_op and _coalescing is None:
+        # The way of small tensors, where every call counts.
+        native = member._native
+        if native is not None and not tensor.is_sparse and not tensor.is_complex():
+            try:
+                native.all_reduce(tensor, op, False, member._limit)
+            except DistBackendError as error:
+                member.record_failure(error)
+                raise
+            return None
     if tensor.is_sparse:
         return _all_reduce_sparse(tensor, op, member, async_op)
     if tensor.is_complex():

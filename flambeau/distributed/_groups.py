@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import flambeau
 from flambeau import _distributed as native
+from flambeau.distributed import _watchdog
 from flambeau.distributed import rendezvous as _rendezvous
 from flambeau.distributed._process_group import ProcessGroup
 from flambeau.distributed._stores import PrefixStore, Store
@@ -295,6 +296,7 @@ def _open_native(store: Store, rank: int, size: int, name: str, timeout: datetim
             )
         segment = native.open_segment(int(pid), int(descriptor), size)
     made = native.make_group(segment, rank, name)
+    _watchdog.prepare(made)
     if size > 1:
         made.barrier(False, int(timeout.total_seconds() * 1000))
     if rank == 0:

@@ -12,7 +12,7 @@ from typing import Any
 
 import flambeau
 from flambeau.distributed._stores import Store, milliseconds
-from flambeau.distributed._types import Backend, ReduceOp, Work, Works
+from flambeau.distributed._types import Backend, DistBackendError, ReduceOp, Work, Works
 
 __all__ = ["ProcessGroup", "ProcessGroupGloo"]
 
@@ -48,6 +48,7 @@ class ProcessGroup:
     UNDEFINED, GLOO, NCCL, UCC, MPI, XCCL, CUSTOM = range(7)
 
     _is_fake = False
+    superseded = False  # survivors of a failure have formed another world
     _explicit = False
 
     def __init__(self, *arguments: Any) -> None:
@@ -186,8 +187,24 @@ class ProcessGroup:
 
     def run(self, method: str, arguments: tuple[Any, ...], result: Any, wait: bool, timeout: Any = None) -> Work | None:
         """Call a native method; None when the operation was waited for."""
-        handle = getattr(self._native, method)(*arguments, not wait, self.limit(timeout))
-        return None if wait else Work(handle, result)
+        try:
+            handle = getattr(self._native, method)(*arguments, not wait, self.limit(timeout))
+        except DistBackendError as error:
+            self.record_failure(error)
+            raise
+        if wait:
+            return None
+        work = Work(handle, result)
+        work._group = self
+        return work
+
+    def record_failure(self, error: BaseException) -> None:
+        """Writes the flight recorder to a file, which the error names."""
+        from flambeau.distributed import _watchdog
+
+        path = _watchdog.dump(self, error)
+        if path is not None and hasattr(error, "add_note"):
+            error.add_note(f"The last collectives of this rank: {path}")
 
     def reducing(self, op: Any, tensors: Sequence[Any], in_place: bool) -> tuple[int, list[Any]]:
         """The native reduction, and what is contributed: with PREMUL_SUM multiples of the tensors."""

@@ -212,7 +212,7 @@ class Reducer:
         _C._queue_callback(self._finish)
 
     def _on_gradient(self, index: int, parameter: Tensor) -> None:
-        if not self.enabled:
+        if not self.enabled or self.group.superseded:
             return
         self.begin()
         bucket_index, place = self._place[index]

@@ -193,12 +193,18 @@ class Work:
     def __init__(self, native_work: Any = None, result: Any = None, source: Callable[[int], int] | None = None) -> None:
         self._native, self._result, self._global = native_work, result, source
         self._error: BaseException | None = None
+        self._group: Any = None  # where its failure is recorded
 
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
         """Returns True when it is through; raises its error."""
         if self._native is not None:
             limit = -1 if timeout is None or timeout <= datetime.timedelta(0) else milliseconds(timeout)
-            self._native.wait(limit)
+            try:
+                self._native.wait(limit)
+            except DistBackendError as error:
+                if self._group is not None and self._native.done():
+                    self._group.record_failure(error)
+                raise
         return True
 
     def is_completed(self) -> bool:

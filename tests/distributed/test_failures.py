@@ -1,5 +1,6 @@
 """What goes wrong in one process is told in all of them: mismatches, lost processes, late ones, destroyed groups."""
 
+import json
 import os
 import pathlib
 import signal
@@ -133,12 +134,86 @@ def test_oracle_is_not_used_by_accident():
 
 def test_a_long_wait_is_reported_while_it_lasts(run):
     ended = run("""
-        if rank == 1:
+        def busy_elsewhere():
             time.sleep(6)
+        if rank == 1:
+            busy_elsewhere()
         dist.all_reduce(torch.ones(1))
     """)  # fmt: skip
     check(ended)
-    assert "rank 0 of group '0' has waited 5 s" in ended[0].stdout and "rank 1" in ended[0].stdout
+    report = ended[0].stdout
+    assert "rank 0 of group '0' has waited 4 s" in report and "rank 1" in report
+    assert "busy_elsewhere" in report, "the stack of the rank that is missing"
+    assert "_collectives.py" in report, "the stack of the rank that waits"
+
+
+def test_a_failure_leaves_the_last_collectives_in_a_file(run, tmp_path):
+    ended = run("""
+        for _ in range(3):
+            dist.all_reduce(torch.ones(2))
+        if rank == 1:
+            os._exit(0)
+        try:
+            dist.all_reduce(torch.ones(5))
+        except RuntimeError as error:
+            assert "last collectives" in error.__notes__[0]
+        else:
+            raise SystemExit("expected an error")
+    """, FLAMBEAU_FLIGHT_DIR=str(tmp_path / "flight"))  # fmt: skip
+    check(ended)
+    (path,) = (tmp_path / "flight").glob("rank0-*.json")
+    report = json.loads(path.read_text())
+    assert [entry["collective"].partition(")")[0] for entry in report["collectives"]][-2:] == [
+        "all_reduce(float32 [2], op=sum", "all_reduce(float32 [5], op=sum",
+    ]  # fmt: skip
+    assert report["collectives"][-1]["end_ns"] is None and "rank 1" in report["error"]
+    from flambeau.distributed._watchdog import page
+
+    assert page([report]).count("<rect") == len(report["collectives"])
+
+
+def test_survivors_go_on_in_a_world_of_their_own(run):
+    ended = run("""
+        import signal
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        net = torch.nn.Linear(2, 1)
+        ddp = DDP(net)
+        if rank == 0:  # it served the store, which goes with it
+            os.kill(os.getpid(), signal.SIGKILL)
+        start = time.monotonic()
+        expect(["rank 0"], lambda: ddp(torch.ones(4, 2)).sum().backward())
+        assert dist.reform() == [1, 2, 3]
+        assert time.monotonic() - start < 10
+        assert (dist.get_rank(), dist.get_world_size()) == (rank - 1, 3)
+        net.zero_grad()
+        DDP(net)(torch.ones(4, 2)).sum().backward()
+        assert net.weight.grad.tolist() == [[4.0, 4.0]]
+        pair = dist.new_group([0, 2])
+        t = torch.ones(1)
+        if dist.get_rank() != 1:
+            dist.all_reduce(t, group=pair)
+            assert t.item() == 2
+        if dist.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        expect(["rank"], lambda: [dist.all_reduce(t) for _ in range(3)])
+        assert dist.reform() == [0, 2]
+        dist.all_reduce(t)
+        dist.destroy_process_group()
+    """, ranks=4)  # fmt: skip
+    check(ended, [-signal.SIGKILL, 0, -signal.SIGKILL, 0])
+
+
+def test_running_groups_are_listed(run):
+    ended = run("""
+        import subprocess
+        dist.all_reduce(torch.ones(3))
+        if rank == 0:
+            command = [sys.executable, "-m", "flambeau", "dist-status", str(os.getpid())]
+            print(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        dist.barrier()
+    """)  # fmt: skip
+    check(ended)
+    assert "group '0' of 2 processes" in ended[0].stdout and "all_reduce(float32 [3], op=sum)" in ended[0].stdout
 
 
 def test_survivors_form_a_new_group(run):

@@ -458,6 +458,82 @@ PyObject* group_status(PyObject* self, PyObject*) {
   });
 }
 
+// recent() -> [(sequence, description, start ns, end ns)], the oldest first
+PyObject* group_recent(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const std::vector<Trace> traces = value_of<ProcessGroup>(self).recent();
+    Object rows = own(PyList_New(static_cast<Py_ssize_t>(traces.size())));
+    for (size_t i = 0; i < traces.size(); ++i)
+      PyList_SET_ITEM(rows.get(), static_cast<Py_ssize_t>(i),
+                      check(Py_BuildValue(
+                          "(KsLL)", traces[i].what.sequence, traces[i].what.describe().c_str(),
+                          static_cast<long long>(traces[i].start), static_cast<long long>(traces[i].end))));
+    return rows.release();
+  });
+}
+
+// stacks() -> every rank's last collective and Python stacks
+PyObject* group_stacks(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    std::string text;
+    {
+      Released released;
+      text = value_of<ProcessGroup>(self).presence().stacks();
+    }
+    return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+  });
+}
+
+// write_stacks_to(descriptor): where this process writes its stacks when a peer asks
+PyObject* group_write_stacks_to(PyObject* self, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    value_of<ProcessGroup>(self).presence().own().stacks.store(static_cast<int>(int_of(o)) + 1);
+    Py_RETURN_NONE;
+  });
+}
+
+// succeed(timeout_ms) -> (segment, ranks of this group that are left)
+PyObject* group_succeed(PyObject* self, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    const Milliseconds timeout(int_of(o));
+    std::pair<std::unique_ptr<Segment>, std::vector<int>> result;
+    {
+      Released released;
+      result = value_of<ProcessGroup>(self).succeed(Limit::after(timeout));
+    }
+    Object ranks = own(PyList_New(static_cast<Py_ssize_t>(result.second.size())));
+    for (size_t i = 0; i < result.second.size(); ++i)
+      PyList_SET_ITEM(ranks.get(), static_cast<Py_ssize_t>(i), check(PyLong_FromLong(result.second[i])));
+    Object capsule = own(PyCapsule_New(result.first.release(), "segment", delete_segment));
+    return Py_BuildValue("(OO)", capsule.get(), ranks.get());
+  });
+}
+
+// status_of(pid, descriptor) -> (name, [(pid, sequence, last collective, bytes, seconds waited)]) of a group
+// of other processes, or None when the memory is no group's
+PyObject* status_of(PyObject*, PyObject* args) {
+  int pid, descriptor;
+  if (!PyArg_ParseTuple(args, "ii", &pid, &descriptor)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    const int ranks = Segment::ranks_at(pid, descriptor);
+    if (ranks <= 0) Py_RETURN_NONE;
+    const auto segment = Segment::open(pid, descriptor, ranks);
+    Object rows = own(PyList_New(ranks));
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Control& control = segment->control(rank);
+      PyList_SET_ITEM(rows.get(), rank,
+                      check(Py_BuildValue("(iKsKd)", control.pid.load(), control.current.sequence,
+                                          control.current.describe().c_str(), control.bytes.load(),
+                                          static_cast<double>(control.waiting.load()) * 1e-9)));
+    }
+    return Py_BuildValue("(sO)", segment->header().name, rows.get());
+  });
+}
+
+PyObject* stack_signal_number(PyObject*, PyObject*) {
+  return PyLong_FromLong(stack_signal());
+}
+
 template <class F>
 PyCFunction fast(F* f) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
@@ -477,6 +553,10 @@ PyMethodDef group_methods[] = {{"barrier", fast(group_barrier), METH_FASTCALL, n
                                {"close", group_close, METH_NOARGS, nullptr},
                                {"sequence", group_sequence, METH_NOARGS, nullptr},
                                {"status", group_status, METH_NOARGS, nullptr},
+                               {"recent", group_recent, METH_NOARGS, nullptr},
+                               {"stacks", group_stacks, METH_NOARGS, nullptr},
+                               {"write_stacks_to", group_write_stacks_to, METH_O, nullptr},
+                               {"succeed", group_succeed, METH_O, nullptr},
                                {}};
 
 PyMethodDef functions[] = {{"hash_store", hash_store, METH_NOARGS, nullptr},
@@ -485,6 +565,8 @@ PyMethodDef functions[] = {{"hash_store", hash_store, METH_NOARGS, nullptr},
                            {"create_segment", create_segment, METH_O, nullptr},
                            {"open_segment", open_segment, METH_VARARGS, nullptr},
                            {"make_group", make_group, METH_VARARGS, nullptr},
+                           {"status_of", status_of, METH_VARARGS, nullptr},
+                           {"stack_signal", stack_signal_number, METH_NOARGS, nullptr},
                            {}};
 
 template <class T>

@@ -1,0 +1,200 @@
+"""Two processes of flambeau beside two of PyTorch (gloo): collectives, and a data-parallel training step.
+
+    python benchmarks/distributed.py [--rounds 5] [--only REGEX] [--json FILE]
+
+Both pairs of processes live at the same time and take turns, case by case and round by round, so that noise falls on both; the
+best round of each counts. The share of communication that is hidden is 1 - (step with DDP - step alone) / (time of the same
+all_reduces alone). A killed rank is timed from the kill to the error in the other one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+SIZES = {"4 B": 1, "1 KB": 256, "64 KB": 16_384, "1 MB": 262_144, "64 MB": 16_777_216}
+TARGETS = {"all_reduce 4 B": 3e-6, "all_reduce 64 MB": 12e-3}
+
+
+class Worker:
+    """One rank: runs the cases that its parent names on standard input."""
+
+    def __init__(self, library: str, rank: int, place: str) -> None:
+        if library == "flambeau":
+            import flambeau.as_torch  # noqa: F401
+        import torch
+        import torch.distributed as dist
+
+        self.torch, self.dist, self.rank = torch, dist, rank
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
+        self.tensors = {name: torch.ones(count) for name, count in SIZES.items()}
+        self._steps: dict[str, Callable[[], Any]] = {}
+
+    def case(self, name: str) -> Callable[[], Any]:
+        if name.startswith("all_reduce "):
+            tensor = self.tensors[name.removeprefix("all_reduce ")]
+            tensor.fill_(0)
+            return lambda: self.dist.all_reduce(tensor)
+        if not self._steps:
+            self._make_steps()
+        return self._steps[name]
+
+    def _make_steps(self) -> None:
+        import models
+
+        torch = self.torch
+        for name in ("gpt step alone", "gpt step DDP"):
+            torch.manual_seed(0)
+            task = models.make(torch, "gpt")
+            model = torch.nn.parallel.DistributedDataParallel(task.model) if name.endswith("DDP") else task.model
+            self._steps[name] = self._training(torch, task, model)
+        sizes = [p.numel() for p in task.model.parameters()]
+        flat = torch.zeros(sum(sizes))
+        self._steps["gpt gradients all_reduce"] = lambda: self.dist.all_reduce(flat)
+
+    @staticmethod
+    def _training(torch: Any, task: Any, model: Any) -> Callable[[], Any]:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        x, y = task.batch(0)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            task.loss(model(x), y).backward()
+            optimizer.step()
+
+        return step
+
+    def time(self, name: str) -> float:
+        call = self.case(name)
+        for _ in range(2):
+            call()
+        self.dist.barrier()
+        start = time.perf_counter()
+        call()
+        once = time.perf_counter() - start
+        # Both ranks have to repeat equally often.
+        count = self.torch.tensor([max(1, min(20_000, int(0.15 / max(once, 1e-7))))], dtype=self.torch.int64)
+        self.dist.broadcast(count, 0)
+        start = time.perf_counter()
+        for _ in range(int(count)):
+            call()
+        return (time.perf_counter() - start) / int(count)
+
+    def lose_the_other(self) -> float:
+        """Rank 1 ends itself; rank 0 measures how long it takes to know."""
+        box: list[Any] = [None]
+        self.dist.barrier()
+        if self.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        start = time.perf_counter()
+        try:
+            while time.perf_counter() < start + 60:
+                self.dist.all_reduce(self.tensors["4 B"])
+        except RuntimeError:
+            box[0] = time.perf_counter() - start
+        return float(box[0] or 60.0)
+
+
+def serve(library: str, rank: int, place: str) -> None:
+    worker = Worker(library, rank, place)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name = line.strip()
+        seconds = worker.lose_the_other() if name == "lost rank" else worker.time(name)
+        print(seconds, flush=True)
+        if name == "lost rank":
+            os._exit(0)
+
+
+class Pair:
+    def __init__(self, library: str) -> None:
+        place = tempfile.mktemp()
+        variables = {k: v for k, v in os.environ.items() if k not in ("FLAMBEAU_AS_TORCH", "PYTHONPATH")}
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, __file__, "--serve", library, str(rank), place], env=variables | {"OMP_NUM_THREADS": "1"},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )
+            for rank in (0, 1)
+        ]  # fmt: skip
+        for process in self.processes:
+            self._answer(process, "ready")
+
+    @staticmethod
+    def _answer(process: Any, what: str | None = None) -> str:
+        while line := process.stdout.readline():
+            text = line.strip()
+            if (what is None and re.fullmatch(r"[\d.e-]+", text)) or text == what:
+                return str(text)
+        raise RuntimeError("a process of the benchmark ended early")
+
+    def time(self, name: str) -> float:
+        for process in self.processes:
+            process.stdin.write(name + "\n")  # type: ignore[union-attr]
+            process.stdin.flush()  # type: ignore[union-attr]
+        answers = self.processes[:1] if name == "lost rank" else self.processes
+        return max(float(self._answer(process)) for process in answers)
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--serve"]:
+        serve(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    cases = [f"all_reduce {size}" for size in SIZES]
+    cases += ["gpt step alone", "gpt step DDP", "gpt gradients all_reduce"]
+    cases = [case for case in cases if re.search(options.only, case)]
+    pairs = {library: Pair(library) for library in ("flambeau", "torch")}
+    best: dict[str, dict[str, float]] = {library: {} for library in pairs}
+    for _ in range(options.rounds):
+        for case in cases:
+            for library, pair in pairs.items():
+                best[library][case] = min(best[library].get(case, 1e9), pair.time(case))
+    if re.search(options.only, "lost rank"):
+        best["flambeau"]["lost rank"] = pairs["flambeau"].time("lost rank")
+    for pair in pairs.values():
+        pair.close()
+    report(best)
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(best, indent=1))
+    return 0
+
+
+def report(best: dict[str, dict[str, float]]) -> None:
+    print(f"{'case':<28}{'flambeau':>12}{'PyTorch':>12}{'ratio':>8}")
+    for case, seconds in best["flambeau"].items():
+        other = best["torch"].get(case)
+        ratio = f"{seconds / other:8.2f}" if other else ""
+        theirs = f"{other * 1e6:>10.1f} µs" if other else ""
+        target = f"   at most {TARGETS[case] * 1e6:.0f} µs" if case in TARGETS else ""
+        print(f"{case:<28}{seconds * 1e6:>9.1f} µs{theirs:>13}{ratio}{target}")
+    for library, times in best.items():
+        if "gpt step DDP" in times and "gpt step alone" in times and "gpt gradients all_reduce" in times:
+            shown = times["gpt step DDP"] - times["gpt step alone"]
+            print(f"{library}: {1 - shown / times['gpt gradients all_reduce']:.0%} of communication hidden")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
