@@ -276,24 +276,20 @@ def _host() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}/{os.geteuid()}"
+        simulated = os.environ.get("FLAMBEAU_HOST", "")  # processes of one machine may play several hosts
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}/{os.geteuid()}/{simulated}"
     except OSError:
         return socket.gethostname()
 
 
-def _open_native(store: Store, rank: int, size: int, name: str, timeout: datetime.timedelta) -> Any:
-    """The native group: memory made by its first rank and mapped by the others."""
+def _open_shared(store: Store, rank: int, size: int, name: str, timeout: datetime.timedelta) -> Any:
+    """The native group of processes of one host: memory made by its first rank and mapped by the others."""
     if rank == 0:
         segment, descriptor = native.create_segment(size)
-        store.set("segment", f"{_host()} {os.getpid()} {descriptor}")
+        store.set("segment", f"{os.getpid()} {descriptor}")
     else:
         store.wait(["segment"], timeout)
-        host, pid, descriptor = store.get("segment").decode().split(" ")
-        if host != _host():
-            raise NotImplementedError(
-                "[init_process_group] expected processes of one host, got another host: that needs Gloo between hosts, "
-                "which this build does not have (libgloo-dev)"
-            )
+        pid, descriptor = store.get("segment").decode().split(" ")
         segment = native.open_segment(int(pid), int(descriptor), size)
     made = native.make_group(segment, rank, name)
     _watchdog.prepare(made)
@@ -301,6 +297,29 @@ def _open_native(store: Store, rank: int, size: int, name: str, timeout: datetim
         made.barrier(False, int(timeout.total_seconds() * 1000))
     if rank == 0:
         store.delete_key("segment")  # a later group of this name at the same store must not find it
+    return made
+
+
+def _open_native(store: Store, rank: int, size: int, name: str, timeout: datetime.timedelta) -> Any:
+    """The native group: shared memory on one host, Gloo between several."""
+    hosts = [_host()]
+    if size > 1:
+        keys = [f"host{i}" for i in range(size)]
+        store.set(keys[rank], hosts[0])
+        store.wait(keys, timeout)
+        hosts = [store.get(key).decode() for key in keys]
+    if len(set(hosts)) == 1:
+        made = _open_shared(store, rank, size, name, timeout)
+    else:
+        from flambeau.distributed._hosts import HostsGroup
+
+        own = [i for i, host in enumerate(hosts) if host == hosts[rank]]
+        scoped = PrefixStore(f"host{own[0]}", store)
+        local = _open_shared(scoped, own.index(rank), len(own), name, timeout)
+        made = HostsGroup(store, rank, size, name, int(timeout.total_seconds() * 1000), hosts, local)
+    if size > 1:
+        made.barrier(False, int(timeout.total_seconds() * 1000))
+        store.delete_key(f"host{rank}")  # a later group of this name at the same store must not find it
     return made
 
 

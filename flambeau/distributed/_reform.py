@@ -82,7 +82,7 @@ def reform(timeout: datetime.timedelta | None = None) -> list[int]:
     """Makes the world anew of the processes of the old one that live; returns their old ranks. All of them have to call it.
     Groups beside the world are destroyed."""
     old = _groups._get_default_group()
-    if old._native is None or old._is_fake:
+    if not hasattr(old._native, "succeed"):
         raise RuntimeError("[reform] expected a group of processes of one host, got another kind")
     timeout = timeout or min(old._timeout, datetime.timedelta(seconds=60))
     deadline = time.monotonic() + timeout.total_seconds()
