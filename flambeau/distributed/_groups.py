@@ -306,7 +306,14 @@ def _open_native(store: Store, rank: int, size: int, name: str, timeout: datetim
     if size > 1:
         keys = [f"host{i}" for i in range(size)]
         store.set(keys[rank], hosts[0])
-        store.wait(keys, timeout)
+        try:
+            store.wait(keys, timeout)
+        except native.DistStoreError as error:
+            missing = [i for i, key in enumerate(keys) if not store.check([key])]
+            limit = int(timeout.total_seconds() * 1000)
+            raise native.DistBackendError(
+                f"[init_process_group] Timed out waiting {limit}ms for ranks {missing} of group '{name}' to come"
+            ) from error
         hosts = [store.get(key).decode() for key in keys]
     if len(set(hosts)) == 1:
         made = _open_shared(store, rank, size, name, timeout)

@@ -243,8 +243,9 @@ class DistributedDataParallel(Module):
         sync = fl.is_grad_enabled() and self.require_backward_grad_sync
         self.require_forward_param_sync = sync
         self.reducer.enabled = self.require_backward_grad_sync
-        if sync:
-            # A process whose loss reaches no parameter still takes part in the reduction.
+        if sync and not fl.compiler.is_compiling():
+            # A process whose loss reaches no parameter still takes part in the reduction. In a captured graph the first
+            # gradient begins it.
             for tensor in _tensors_in(output):
                 if tensor.requires_grad and tensor.grad_fn is not None:
                     tensor.register_hook(self.reducer.begin)

@@ -23,7 +23,7 @@ def ok(m):
     return all(torch.allclose(p.grad, q.grad, atol=1e-5) for p, q in zip(m.parameters(), ref.parameters()))
 
 
-ddp = torch.compile(DDP(net))
+ddp = torch.compile(DDP(net), fullgraph=True)
 for _ in range(3):
     ddp.zero_grad()
     ddp(x[mine]).square().mean().backward()
