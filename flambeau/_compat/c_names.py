@@ -36,10 +36,15 @@ _FLAGS: dict[str, Callable[[], Any]] = {
     "_has_mtia": lambda: False,
     "_has_xpu": lambda: False,
 }
-_CLASSES = frozenset(
-    "Graph Value Node Block ScriptModule ScriptFunction ScriptMethod CompilationUnit TensorType ListType DictType "
-    "OptionalType IntType FloatType BoolType StringType NumberType AnyType TupleType NoneType FunctionSchema Argument "
-    "PyTorchFileReader PyTorchFileWriter DeepCopyMemoTable Type Future CallStack".split()
+_CLASSES = frozenset("FunctionSchema PyTorchFileReader PyTorchFileWriter DeepCopyMemoTable Future CallStack".split())
+# Names that scripts bring: classes of graphs and types, and passes.
+_SCRIPTS = frozenset(
+    "Graph Value Node Block Use ScriptModule ScriptFunction ScriptMethod ScriptObject ScriptDict ScriptList CompilationUnit "
+    "TensorType ListType DictType OptionalType IntType FloatType BoolType ComplexType StringType NumberType AnyType TupleType "
+    "NoneType ClassType EnumType FutureType InterfaceType UnionType DeviceObjType JitType Type Argument "
+    "_get_graph_executor_optimize _jit_get_all_schemas _jit_get_inline_everything_mode _jit_get_schemas_for_operator "
+    "_jit_pass_constant_pooling _jit_pass_constant_propagation _jit_pass_dce _jit_pass_inline _jit_pass_lint "
+    "_jit_set_inline_everything_mode".split()
 )
 # Names that a module puts here when it is imported.
 _SET_BY = {
@@ -72,6 +77,8 @@ def lookup(name: str) -> Any:
         value = _dispatch_keys()
     elif name in ("_functorch", "_distributed_c10d", "_functions", "_onnx", "_dynamo", "_profiler"):
         value = _module(name)
+    elif name in _SCRIPTS:
+        value = getattr(import_module("flambeau.jit._native_names"), name)
     elif name in _CLASSES:
         value = absent.absent_class(f"torch._C.{name}", _INSIDE)
     elif name == "_LinAlgError":

@@ -131,6 +131,11 @@ class Attribute:
         return f"Attribute(value={self.value!r}, type={self.type!r})"
 
 
+def _unwrap_optional(x: Any) -> Any:
+    assert x is not None, "Unwrapping null optional"
+    return x
+
+
 def is_scripting() -> bool:
     return False
 

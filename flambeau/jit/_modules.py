@@ -62,6 +62,8 @@ class _ScriptMeta(type):
 class ScriptModule(Module, metaclass=_ScriptMeta):
     """Base of modules with `script_method`s, and of what scripting returns."""
 
+    forward = _Forward()  # type: ignore[assignment]
+
     def save(self, f: Any, _extra_files: Any = None) -> None:
         from flambeau.jit._archive import save
 
@@ -85,6 +87,16 @@ class ScriptModule(Module, metaclass=_ScriptMeta):
         stream = io.BytesIO()
         self._save_for_lite_interpreter(stream, _extra_files)
         return stream.getvalue()
+
+    def define(self, src: str) -> None:
+        """Add methods written in the language of scripts; in `__init__` they are compiled at its end."""
+        from flambeau.jit._frontend.units import define_methods
+
+        kind = self.__dict__.get("_script_type")
+        if kind is None:
+            self.__dict__.setdefault("_script_definitions", []).append(src)
+            return
+        define_methods(kind, src)
 
     def _method(self, name: str) -> BoundMethod:
         kind = self.__dict__.get("_script_type")
@@ -202,8 +214,6 @@ def _from_original(module: Any, original: Any, name: str) -> Any:
 class _Compiled(ScriptModule):
     """Modules whose methods are given, not compiled from their class."""
 
-    forward = _Forward()  # type: ignore[assignment]
-
     def __init__(self, kind: T.ClassType | None = None) -> None:
         super().__init__()
         if kind is not None:
@@ -289,12 +299,6 @@ class _Compiled(ScriptModule):
 
     def values(self) -> Any:
         return self._modules.values()
-
-    def define(self, src: str) -> None:
-        """Add methods written in the language of scripts."""
-        from flambeau.jit._frontend.units import define_methods
-
-        define_methods(self.__dict__["_script_type"], src)
 
 
 class RecursiveScriptModule(_Compiled):
@@ -517,8 +521,11 @@ def compile_in_place(instance: Any) -> None:
     for name, child in list(instance._modules.items()):
         if child is not None and not isinstance(child, ScriptModule):
             instance._modules[name] = script_module(child)
+    definitions = instance.__dict__.pop("_script_definitions", [])
     concrete = infer(instance)
     instance.__dict__["_script_type"] = concrete.kind
+    for text in definitions:
+        instance.define(text)
     from flambeau.jit import Attribute
 
     for name, value in list(instance.__dict__.items()):

@@ -518,4 +518,4 @@ def get_trace_graph(
         graph = made.inlined_graph
     else:
         graph = trace(f, args, None, False, None, 1e-5, strict).inlined_graph
-    return graph, f(*args)
+    return (graph, f(*args), args) if return_inputs else (graph, f(*args))

@@ -83,7 +83,8 @@ def callable_value(e: Any, obj: Any, node: Any) -> Any:
     if isinstance(obj, Module):
         raise e.error(
             node,
-            f"module '{type(obj).__name__}' cannot be used here: modules have to be submodules of the scripted module",
+            "Cannot call a ScriptModule that is not a submodule of the caller: "
+            f"make the {type(obj).__name__} an attribute of the scripted module",
         )
     if isinstance(obj, functools.partial):
         return Partial(obj)

@@ -287,9 +287,10 @@ class Calls:
         values = [self.implicitly(self.value_of(a), T.INT, True) for a in node.args]
         for value in values:
             if value.type() != T.INT:
-                raise self.error(node, f"range() expected an int, got {value.type().annotation_str}")
+                raise self.error(node, f"range() expected an int, found {value.type().annotation_str}")
         if not 1 <= len(values) <= 3:
-            raise self.error(node, f"range expected 1 to 3 arguments, got {len(values)}")
+            limit = "at least 1" if not values else "at most 3"
+            raise self.error(node, f"range expected {limit} arguments, got {len(values)}")
         if len(values) == 1:
             return RangeRef(None, values[0], None)
         return RangeRef(values[0], values[1], values[2] if len(values) > 2 else self.graph.insertConstant(1))
@@ -413,6 +414,8 @@ class Calls:
     def special_tuple(self, node: ast.Call) -> Any:
         if not node.args:
             return Several([]).value(self, node)  # type: ignore[arg-type]
+        if len(node.args) > 1:
+            raise self.error(node, f"tuple expected at most 1 argument, got {len(node.args)}")
         return Several(self.elements_of(self.expression(node.args[0]), node)).value(self, node)  # type: ignore[arg-type]
 
     def special_dict(self, node: ast.Call) -> Any:

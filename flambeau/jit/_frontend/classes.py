@@ -74,6 +74,8 @@ def _fill(kind: T.ClassType, cls: type) -> None:
             kind.static_methods[name] = compile_function(member.__func__)
         elif isinstance(member, property) and member.fget is not None:
             _add_property(kind, cls, name, member)
+        elif "__dataclass_fields__" in members and name.startswith("__") and not _readable(member):
+            continue
         elif isinstance(member, types.FunctionType) and modifier(member) not in (IGNORE, UNUSED):
             kind.methods[name] = _method(kind, cls, name, member)
     constructor = kind.methods.get("__init__")
@@ -91,6 +93,15 @@ def _fill(kind: T.ClassType, cls: type) -> None:
     for method in list(kind.methods.values()):
         method.ensure()
     del read_function
+
+
+def _readable(member: Any) -> bool:
+    """Whether the source of a function can be found."""
+    try:
+        inspect.getsource(member)
+    except (OSError, TypeError):
+        return False
+    return True
 
 
 def _declare_attributes(emitter: Any, kind: T.ClassType) -> None:

@@ -73,14 +73,10 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
         expected = self.result_type
         if self.env.get(RAISED):
             return self.graph.insert("prim::Uninitialized", [], [expected or T.NONE])._outputs[0]
-        if (
-            expected is not None
-            and not any(p == T.NONE for p in T.members_of(expected))
-            and not isinstance(expected, T.AnyType)
-        ):
+        if expected is not None and expected != T.NONE:
             raise self.error(
                 self.declaration.node,
-                f"Function was not annotated as having type None, but does not return along all paths: expected {expected.annotation_str}",
+                f"Function was annotated as having type {expected.annotation_str}, but does not return along all paths",
             )
         return self.graph.insertConstant(None, T.NONE)
 

@@ -455,7 +455,10 @@ class Expressions:
         found = self.iterable(value, node).items(self, node)  # type: ignore[arg-type]
         if found is None:
             kind = value.type().annotation_str if isinstance(value, Value) else value.what
-            raise self.error(node, f"{kind} cannot be used as a tuple")
+            raise self.error(
+                node,
+                f"cannot statically infer the expected size of a list in this context: {kind} cannot be used as a tuple",
+            )
         return found
 
     def static_int(self, thing: Any) -> int | None:

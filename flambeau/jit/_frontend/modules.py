@@ -606,6 +606,7 @@ def exported_methods(instance: Module) -> list[str]:
     if (
         (own is not None or forward is not None)
         and forward is not _forward_unimplemented
+        and type(forward).__name__ != "_Forward"
         and modifier(own or forward) != IGNORE
     ):
         names.append("forward")

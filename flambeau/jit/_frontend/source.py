@@ -94,8 +94,13 @@ class _Names(dict[str, Any]):
                 return getattr(typing, name)
             import flambeau
 
-            if name in ("Tensor", "torch", "Future"):
-                return {"Tensor": flambeau.Tensor, "torch": flambeau, "Future": flambeau.futures.Future}[name]
+            known = {"Tensor": flambeau.Tensor, "torch": flambeau, "Device": flambeau.device}
+            if name == "Future":
+                from flambeau.futures import Future
+
+                return Future
+            if name in known:
+                return known[name]
             raise KeyError(name) from None
 
 

@@ -413,6 +413,8 @@ def _of_package(rest: str, name: str) -> Sugared | None:
         member = getattr(flambeau, name, None)
         if exists(f"aten::{name}") and callable(member) and not isinstance(member, (type, types.ModuleType)):
             return Builtin(f"aten::{name}")
+    if rest == "jit" and name == "_unwrap_optional":
+        return Builtin("aten::_unwrap_optional")
     if rest == "jit":
         return Special(_JIT_NAMES[name]) if name in _JIT_NAMES else None
     return None
