@@ -39,7 +39,7 @@ class CodePrinter:
         self.expressions: dict[int, str] = {}
         self.names: set[str] = set()
         self.counter = 0
-        self.delayed: dict[int, str] = {}
+        self.operators: set[str] = set()
 
     # ------------------------------------------------------------------ names
 
@@ -182,6 +182,7 @@ class CodePrinter:
 
     def operator(self, node: Node) -> str:
         kind = node._kind
+        self.operators.add(kind)
         inputs = self.uses(node._inputs)
         if kind in _CASTS and len(inputs) == 1:
             return f"{_CASTS[kind]}({inputs[0]})"

@@ -16,6 +16,18 @@ from flambeau.serialization.archive import Writer
 __all__ = ["CodeWriter", "save"]
 
 
+_OLDEST = 3
+# The version of the format in which the meaning of an operator last changed.
+_CHANGED_IN = {
+    "aten::div": 4,
+    "aten::div_": 4,
+    "aten::full": 5,
+    "aten::linspace": 8,
+    "aten::logspace": 8,
+    "aten::gelu": 10,
+}
+
+
 class CodeWriter:
     """The source files of an archive, grown as types and functions are found to be needed."""
 
@@ -24,7 +36,7 @@ class CodeWriter:
         self.files: dict[str, list[str]] = {}
         self.done: set[int] = set()
         self.waiting: list[Any] = []
-        self.names: dict[str, Any] = {}
+        self.operators: set[str] = set()
 
     def need(self, kind: T.JitType) -> None:
         """Queue the definition of a named type or function."""
@@ -62,13 +74,21 @@ class CodeWriter:
     def _function(self, function: Function) -> str:
         printer = CodePrinter(self.constants, self.need)
         assert function.graph is not None
-        return printer.function(function.name.rpartition(".")[2], function.graph, function.schema, "")
+        text = printer.function(function.name.rpartition(".")[2], function.graph, function.schema, "")
+        self.operators |= printer.operators
+        return text
 
     def _method(self, name: str, function: Function) -> str:
         function.ensure()
         printer = CodePrinter(self.constants, self.need)
         assert function.graph is not None
-        return printer.function(name, function.graph, function.schema, "  ")
+        text = printer.function(name, function.graph, function.schema, "  ")
+        self.operators |= printer.operators
+        return text
+
+    def version(self) -> int:
+        """The version of the format: readers give older files the older meaning of some operators."""
+        return max([_OLDEST, *(_CHANGED_IN[name] for name in self.operators if name in _CHANGED_IN)])
 
     def _named_tuple(self, kind: T.TupleType) -> str:
         lines = [f"class {str(kind.name).rpartition('.')[2]}(NamedTuple):"]
@@ -156,7 +176,7 @@ def _placeholder(function: Function) -> Any:
     return RecursiveScriptModule(kind)
 
 
-def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None, more: Any = None) -> None:
     """Write a scripted or traced module or function."""
     if isinstance(m, ScriptFunction):
         m = _placeholder(m.function)
@@ -186,7 +206,8 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         (f"extra/{name}", data.encode() if isinstance(data, str) else bytes(data))
         for name, data in (_extra_files or {}).items()
     ]
-    write_records(f, records, storages, pickle.finish(), code.files, constants, table.finish())
+    records += more(constants) if more is not None else []
+    write_records(f, records, storages, pickle.finish(), code.files, constants, table.finish(), code.version())
 
 
 def _check_exportable(kind: T.ClassType, seen: set[int]) -> None:
@@ -209,7 +230,14 @@ def _check_exportable(kind: T.ClassType, seen: set[int]) -> None:
 
 
 def write_records(
-    f: Any, records: list[Any], storages: Any, data: bytes, files: dict[str, list[str]], constants: Any, table: bytes
+    f: Any,
+    records: list[Any],
+    storages: Any,
+    data: bytes,
+    files: dict[str, list[str]],
+    constants: Any,
+    table: bytes,
+    version: int,
 ) -> None:
     from flambeau.serialization import _is_path, replacing
 
@@ -223,7 +251,7 @@ def write_records(
             writer.add(f"code/{module.replace('.', '/')}.py", "".join(texts).encode())
         _write_tensors(writer, "constants", constants)
         writer.add("constants.pkl", table)
-        writer.add("version", b"3\n")
+        writer.add("version", f"{version}\n".encode())
         writer.add("byteorder", b"little")
         writer.add(".data/serialization_id", f"{int.from_bytes(os.urandom(16), 'big') % 10**40:040d}".encode())
         writer.finish()

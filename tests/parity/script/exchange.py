@@ -12,6 +12,7 @@ if LIBRARY == "flambeau":
 import models  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
+from torch.jit.mobile import _load_for_lite_interpreter  # noqa: E402
 
 warnings.simplefilter("ignore")
 # PyTorch cannot call or write these itself.
@@ -45,10 +46,16 @@ def save(name, make, inputs, path):
     assert same(plain(model(*inputs())), result), "the script differs from the model"
     made.save(str(path))
     path.with_suffix(".out").write_bytes(pickle.dumps(result))
+    if isinstance(model, torch.nn.Module) and not name.startswith("trace_"):
+        made._save_for_lite_interpreter(str(path.with_suffix(".ptl")))
 
 
 def check(name, make, inputs, path):
     loaded = torch.jit.load(str(path))
+    lite = path.with_suffix(".ptl")
+    if lite.exists():
+        result = _load_for_lite_interpreter(str(lite))(*inputs())
+        assert same(pickle.loads(path.with_suffix(".out").read_bytes()), plain(result)), "the lite module differs"
     assert same(pickle.loads(path.with_suffix(".out").read_bytes()), plain(loaded(*inputs()))), (
         "the loaded module differs"
     )
