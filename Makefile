@@ -10,7 +10,7 @@ PARITY  ?= tools/parity
 COMPARE ?= benchmarks/compare.py
 
 BUILD_DEPS := cmake ninja "onednn-devel-cpu-gomp>=2023.2" "onednn-cpu-gomp>=2023.2" scipy-openblas32 numpy
-TEST_DEPS  := pytest pytest-xdist hypothesis pybind11 pillow
+TEST_DEPS  := pytest pytest-xdist hypothesis pybind11 pillow onnx onnxruntime onnxscript
 LINT_DEPS  := ruff==0.17.4 clang-format==23.1.3 mypy==2.4.1
 
 TAG       = $(shell $(INSIDE) -c 'import sys; print(sys.implementation.cache_tag)')
@@ -23,7 +23,7 @@ export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := dev
-.PHONY: help cuda demo stress-distributed test test-cuda parity bench docs lint format sanitize dev wheel matrix clean replay
+.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs lint format sanitize dev wheel matrix clean replay
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -49,7 +49,9 @@ $(VENV)/.flambeau-lint: | $(VENV)/bin/python
 $(VENV)/.flambeau-parity: | $(VENV)/bin/python
 	$(INSIDE) -c 'import torch' 2>/dev/null || \
 	  $(INSIDE) -m pip install -q torch==2.13.0
-	$(INSIDE) -m pip install -q expecttest hypothesis
+	$(INSIDE) -m pip install -q expecttest hypothesis onnx onnxruntime onnxscript
+	$(INSIDE) -m pip install -q transformers pillow huggingface_hub safetensors pyyaml
+	$(INSIDE) -m pip install -q --no-deps timm
 	@touch $@
 
 # In-tree incremental build: libraries land in ./flambeau, so PYTHONPATH=. is all it takes to use them. The checkout's own
@@ -87,6 +89,10 @@ bench: dev $(VENV)/.flambeau-parity ## measure beside PyTorch: operators, then w
 parity: dev $(VENV)/.flambeau-test $(VENV)/.flambeau-parity ## compare operators and programs with PyTorch
 	$(RUN) tools/check_parity.py --harness $(PARITY) --samples $(SAMPLES) --jobs $(JOBS)
 	$(RUN) -m pytest -q -n $(JOBS) tests/parity
+
+# Models of timm and transformers as ONNX, compared with onnxruntime at two sizes; docs/notes/onnx-zoo.md has the results.
+onnx-zoo: dev $(VENV)/.flambeau-parity ## export a zoo of models to ONNX and compare
+	$(RUN) -m flambeau run tools/onnx_zoo.py --table docs/notes/onnx-zoo.md $(ARGS)
 
 # docs/operators.md from the op records, docs/graph-breaks.md from the kinds of breaks.
 docs: | $(VENV)/bin/python ## write the generated pages of docs/

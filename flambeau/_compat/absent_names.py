@@ -71,11 +71,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "utils._device": ("it is a part of PyTorch's own default device", "DeviceContext"),
     "utils._traceback": (_COMPILER, "CapturedTraceback report_compile_source_on_error"),
     "_subclasses.functional_tensor": (_COMPILER, "FunctionalTensor FunctionalTensorMode"),
-    "export": (
-        _EXPORT,
-        "AdditionalInputs ShapesCollection draft_export unflatten",
-    ),
-    "export.dynamic_shapes": (_EXPORT, "ShapesCollection"),
+    "export": (_EXPORT, "Constraint"),
     "onnx": (_ONNX, "JitScalarType TensorProtoDataType{FLOAT,INT64} is_onnxrt_backend_supported()=False"),
     "onnx.symbolic_helper": (_ONNX, "@parse_args @quantized_args cast_pytorch_to_onnx _get_tensor_sizes _unimplemented"),
     **{f"onnx.symbolic_opset{n}": (_ONNX, "dropout masked_fill select softmax squeeze unsqueeze") for n in range(7, 21)},

@@ -15,7 +15,7 @@ from flambeau._dynamo.breaks import Break, SkipFrame
 from flambeau._dynamo.compile import Settings, Unit, _active, _lock
 from flambeau._dynamo.graph_builder import GraphBuilder
 from flambeau._dynamo.interpreter import Frame
-from flambeau._dynamo.kinds import LITERALS
+from flambeau._dynamo.kinds import LITERALS, MISSING
 from flambeau._dynamo.sizes import SymInt
 from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import Lazy, TracedTensor
@@ -85,7 +85,10 @@ def _returned(tracer: Tracer, leaf: Any) -> Any:
 
 def _check_effects(tracer: Tracer) -> None:
     for overlay in tracer.outside.overlays.values():
-        for name in overlay.values:
+        for name, value in overlay.values.items():
+            before = vars(overlay.target).get(name, MISSING) if hasattr(overlay.target, "__dict__") else MISSING
+            if value is before or (type(value) in LITERALS and type(value) is type(before) and value == before):
+                continue  # it is put back as it was
             kind = type(overlay.target).__name__
             raise RuntimeError(
                 f"[export] expected a function that stores nothing, got a store to '{name}' of {kind}; register what "

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
-def origin(frame: Any, modules: dict[int, tuple[str, type]]) -> dict[str, Any]:
-    """Where a node comes from: the lines that led to it, outermost first, and the modules."""
+def origin(frame: Any, modules: dict[int, tuple[str, type]], calls: dict[str, list[Any]]) -> dict[str, Any]:
+    """Where a node comes from: the lines that led to it, outermost first, and the modules. `calls` has the calls of each
+    module so far; those after the first are told apart, as `path@1`."""
     lines: list[str] = []
     stack: dict[str, tuple[str, type]] = {}
     frames = []
@@ -44,7 +45,12 @@ def origin(frame: Any, modules: dict[int, tuple[str, type]]) -> dict[str, Any]:
         code = one.code
         own = modules.get(id(one.locals[0])) if code.co_argcount and code.co_name == "forward" else None
         if own is not None:
-            stack[f"L__self__{own[0]}" if own[0] else "L__self__"] = own
+            known = calls.setdefault(own[0], [])
+            if not any(one is other for other in known):
+                known.append(one)
+            number = next(i for i, other in enumerate(known) if other is one)
+            path = f"{own[0]}@{number}" if number else own[0]
+            stack[f"L__self__{path}"] = (path, own[1])
         if _PACKAGE not in code.co_filename:
             text = linecache.getline(code.co_filename, one.line()).strip()
             lines.append(
@@ -71,6 +77,7 @@ class GraphBuilder:
         self.operations = 0
         self.device = "cpu"  # type of the device that tensors are on
         self.rehearsal: Any = None  # of the graph, for derivatives
+        self.module_calls: dict[str, list[Any]] = {}
 
     def placeholder(self) -> Any:
         """A new input of the graph, after the other inputs."""
@@ -293,7 +300,7 @@ class GraphBuilder:
         if frame is not None:
             node.meta["stack_trace"] = f'File "{frame.code.co_filename}", line {frame.line()}, in {frame.code.co_name}'
             if self.module_paths is not None:
-                node.meta.update(origin(frame, self.module_paths))
+                node.meta.update(origin(frame, self.module_paths, self.module_calls))
         return node
 
     def node_arguments(self, value: Any) -> Any:

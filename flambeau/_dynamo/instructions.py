@@ -674,7 +674,8 @@ def _import_name(frame: Frame, inst: Instruction) -> None:
     else:
         full = name
     if full not in sys.modules:
-        if not full.startswith("flambeau"):
+        aliased = full.startswith("torch.") and sys.modules.get("torch") is sys.modules["flambeau"]
+        if not full.startswith("flambeau") and not aliased:
             raise Unsupported(breaks.IMPORT, full)
         native(importlib.import_module, full)
     for part in names or ():

@@ -15,7 +15,7 @@ from flambeau._dynamo import arrays, breaks, mappings
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import CONSTANTS, has_default_equality, lookup_type
-from flambeau._dynamo.sizes import SYMBOLIC, SymInt, plain
+from flambeau._dynamo.sizes import SYMBOLIC, SymbolicSize, SymInt, plain
 from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import NULL, TracedNumber, TracedTensor
 from flambeau._dynamo.values import (
@@ -298,6 +298,8 @@ def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
         return native(operator.getitem, container, key)
     if cls is TracedArray:
         return arrays.guarded(arrays.subscript)(tracer, container, key)
+    if cls is SymbolicSize:  # whose own code must not be interpreted: sizes look like ints there
+        return native(operator.getitem, container, plain(key))
     hook = lookup_type(cls, "__getitem__")
     if cls.__module__ == "typing" and isinstance(key, (type, tuple)):
         generic = native(operator.getitem, container, key)

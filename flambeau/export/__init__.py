@@ -10,14 +10,44 @@ operators apart and removes writes, `_serialize` writes and reads files.
 
 from __future__ import annotations
 
+from typing import Any
+
 from flambeau._compat import absent
+from flambeau.export._draft import draft_export
 from flambeau.export._serialize import load, save
 from flambeau.export._trace import export
-from flambeau.export.dynamic_shapes import Dim, dims
-from flambeau.export.exported_program import ExportedProgram
-from flambeau.export.graph_signature import ExportGraphSignature
+from flambeau.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollection, dims
+from flambeau.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
+from flambeau.export.graph_signature import ExportBackwardSignature, ExportGraphSignature
+from flambeau.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 from flambeau.utils._pytree import register_dataclass
 
-__all__ = ["Dim", "ExportGraphSignature", "ExportedProgram", "dims", "export", "load", "register_dataclass", "save"]
+__all__ = [
+    "AdditionalInputs", "CustomDecompTable", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
+    "FlatArgsAdapter", "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule",
+    "default_decompositions", "dims", "draft_export", "export", "load", "register_dataclass", "save", "unflatten",
+]  # fmt: skip
 
-__getattr__ = absent.names_of(__name__)
+_absent = absent.names_of(__name__)
+
+
+class CustomDecompTable(dict[Any, Any]):
+    """Functions for operators, as `run_decompositions` takes them: remove an operator to keep it whole."""
+
+    def materialize(self) -> dict[Any, Any]:
+        return dict(self)
+
+
+def default_decompositions() -> CustomDecompTable:
+    """What `run_decompositions()` replaces."""
+    from flambeau.ops.as_aten import decompositions
+
+    return CustomDecompTable(decompositions.table())
+
+
+def __getattr__(name: str) -> Any:
+    if name == "passes":
+        import flambeau.export.passes as passes
+
+        return passes
+    return _absent(name)

@@ -113,9 +113,8 @@ class Runner(Interpreter):
         elif getattr(target, "is_higher_order", False):
             return self._recorded_again(target, args)
         elif getattr(target, "__module__", "") == "captured":
-            raise NotImplementedError(
-                f"[export] expected operators, got {target.__name__}(), which is not exported yet"
-            )
+            with fl.no_grad():  # an autograd.Function: its forward is what is exported
+                return super().call_function(target, args, kwargs)
         return super().call_function(target, args, kwargs)
 
     def _cond(self, pred: Any, first: Any, second: Any, own: Any, other: Any) -> tuple[Any, ...]:
@@ -224,6 +223,8 @@ def export(
     if not isinstance(args, tuple):
         raise UserError(f"[export] expected a tuple of example arguments, got {type(args).__name__}")
     kwargs = kwargs or {}
+    if isinstance(dynamic_shapes, (shapes.ShapesCollection, shapes.AdditionalInputs)):
+        dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
     given = pytree.tree_map_only(fl.Tensor, _apart, (args, kwargs))
     wanted = shapes.sizes_by_leaf(_bound(mod, *given), dynamic_shapes)
     leaves = pytree.tree_leaves_with_path(given)

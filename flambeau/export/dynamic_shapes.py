@@ -7,6 +7,7 @@ checked when the program is called.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from math import inf
 from typing import Any, NamedTuple
@@ -17,8 +18,9 @@ from flambeau._dynamo.exc import UserError
 from flambeau.ops.symbolic.condition import Condition
 from flambeau.ops.symbolic.expr import Atom, Expr, Number, single_symbol, symbol
 from flambeau.ops.symbolic.printing import python_condition
+from flambeau.utils import _pytree as pytree
 
-__all__ = ["Dim", "ValueRanges", "dims"]
+__all__ = ["AdditionalInputs", "Dim", "ShapesCollection", "ValueRanges", "dims"]
 
 
 class _Hint:
@@ -103,6 +105,66 @@ class ValueRanges(NamedTuple):
 
 
 # ---------------------------------------------------------------------------------------------- what the user says
+
+
+class ShapesCollection:
+    """What is said of sizes, by tensor: `shapes[x] = {0: Dim("batch")}`, then `dynamic_shapes=shapes`."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[int, Any] = {}
+        self._held: list[Any] = []
+
+    def __setitem__(self, tensor: Any, shape: Any) -> None:
+        if not isinstance(tensor, fl.Tensor):
+            raise AssertionError(f"[ShapesCollection] expected a tensor, got {type(tensor).__name__}")
+        if id(tensor) in self._shapes and self._shapes[id(tensor)] != shape:
+            raise AssertionError("[ShapesCollection] expected one shape for a tensor, got another")
+        self._shapes[id(tensor)] = shape
+        self._held.append(tensor)
+
+    def __getitem__(self, tensor: Any) -> Any:
+        return self._shapes.setdefault(id(tensor), {})
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    def dynamic_shapes(self, m: Any, args: Any, kwargs: Any = None) -> dict[str, Any]:
+        """The same in the structure of the arguments."""
+        forward = m.forward if isinstance(m, fl.nn.Module) else m
+        bound = dict(inspect.signature(forward).bind(*args, **(kwargs or {})).arguments)
+        found: dict[str, Any] = pytree.tree_map(lambda x: self._shapes.get(id(x)), bound)
+        return found
+
+
+class AdditionalInputs:
+    """More example inputs: sizes that differ between examples vary."""
+
+    def __init__(self) -> None:
+        self._examples: list[tuple[Any, Any]] = []
+
+    def add(self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        self._examples.append((args, kwargs or {}))
+
+    def dynamic_shapes(self, m: Any, args: Any, kwargs: Any = None) -> dict[str, Any]:
+        """Which sizes vary, in the structure of the arguments."""
+        forward = m.forward if isinstance(m, fl.nn.Module) else m
+        every = [(args, kwargs or {}), *self._examples]
+        bound = [dict(inspect.signature(forward).bind(*a, **k).arguments) for a, k in every]
+
+        def sizes(first: Any, *others: Any) -> Any:
+            if not isinstance(first, fl.Tensor):
+                return None
+            return tuple(
+                Dim.DYNAMIC if any(o.shape[d] != n for o in others) else None for d, n in enumerate(first.shape)
+            )
+
+        found: dict[str, Any] = pytree.tree_map(sizes, *bound)
+        return found
+
+    def verify(self, ep: Any) -> None:
+        """Runs the program on all examples."""
+        for args, kwargs in self._examples:
+            ep.module()(*args, **kwargs)
 
 
 def sizes_by_leaf(arguments: dict[str, Any], dynamic_shapes: Any) -> dict[int, dict[int, Any]]:
@@ -284,7 +346,7 @@ def _where(guard: Any) -> str:
 def _specialized(name: str, value: int, guard: Any) -> str:
     return (
         f"You marked {name} as dynamic but your code specialized it to be a constant ({value}), {_where(guard)}; give "
-        "it that size, or use Dim.AUTO"
+        f"it that size, or use Dim.AUTO\nSuggested fixes:\n  {name} = {value}"
     )
 
 

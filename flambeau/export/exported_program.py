@@ -35,6 +35,36 @@ class InputFacts(NamedTuple):
     value: Any
 
 
+class SpecViolationError(Exception):
+    """A program whose graph is not what its dialect allows."""
+
+
+class Verifier:
+    """Checks programs of a dialect: TRAINING graphs may write, ATEN graphs return what they would write."""
+
+    dialect = "TRAINING"
+
+    @staticmethod
+    def of(dialect: str) -> type[Verifier]:
+        return type("Verifier", (Verifier,), {"dialect": dialect})
+
+    def check(self, program: ExportedProgram) -> None:
+        names = [node.name for node in program.graph.nodes if node.op == "placeholder"]
+        if names != [spec.arg.name for spec in program.graph_signature.input_specs]:
+            raise SpecViolationError(f"[export] expected inputs of the signature, got {names}")
+        for node in program.graph.nodes:
+            if node.op not in ("placeholder", "call_function", "get_attr", "output"):
+                raise SpecViolationError(f"[export] expected a graph of operators, got a node {node.op} {node.target}")
+        (output,) = (node for node in program.graph.nodes if node.op == "output")
+        if len(output.args[0]) != len(program.graph_signature.output_specs):
+            raise SpecViolationError(
+                f"[export] expected {len(program.graph_signature.output_specs)} outputs, got {len(output.args[0])}"
+            )
+        for name in program.graph_signature.parameters:
+            if name not in program.state_dict:
+                raise SpecViolationError(f"[export] expected parameter {name} in the state dict, got none")
+
+
 @dataclasses.dataclass
 class ModuleCallSignature:
     """How a module is called: which values of the graph go in and come out, and how they are arranged."""
@@ -103,6 +133,20 @@ class ExportedProgram:
     def range_constraints(self) -> dict[Any, ValueRanges]:
         """The range of each symbol that sizes are written with."""
         return {atom: ValueRanges(*span) for atom, span in self._ranges.items()}
+
+    @property
+    def verifiers(self) -> list[type[Verifier]]:
+        return [Verifier.of(self.dialect)]
+
+    @property
+    def verifier(self) -> type[Verifier]:
+        return Verifier.of(self.dialect)
+
+    def validate(self) -> None:
+        """Raises where the graph and the signature do not fit."""
+        self.verifier().check(self)
+
+    _validate = validate
 
     def named_parameters(self) -> Iterator[tuple[str, Any]]:
         yield from ((name, self.state_dict[name]) for name in self.graph_signature.parameters)
@@ -205,6 +249,20 @@ def _require(holds: Any, text: str, found: Any) -> None:
         raise AssertionError(f"Guard failed: {text} (the program was exported for this), got {found}")
 
 
+def settle(signature: ExportGraphSignature, results: Any, state: dict[str, Any], leaves: list[Any]) -> list[Any]:
+    """Writes back what a graph returns in place of writing it; the results for the user."""
+    users = {s.arg.name: leaf for s, leaf in zip(signature._inputs(InputKind.USER_INPUT), leaves)}
+    kept = []
+    for spec, value in zip(signature.output_specs, results):
+        if spec.kind is OutputKind.USER_OUTPUT:
+            kept.append(spec.arg.value if isinstance(spec.arg, ConstantArgument) else value)
+        elif spec.target is not None:
+            target = users[spec.target] if spec.kind is OutputKind.USER_INPUT_MUTATION else state[spec.target]
+            with fl.no_grad():
+                target.copy_(value)
+    return kept
+
+
 class ExportedModule(fl.nn.Module):
     """Runs an exported program; parameters and buffers are at their places in the original module."""
 
@@ -256,21 +314,9 @@ class ExportedModule(fl.nn.Module):
             else:
                 given.append(state[str(made.target)])
         results = program.graph_module(*given)
-        return pytree.tree_unflatten(self._settle(results, state, leaves), program.call_spec.out_spec)
-
-    def _settle(self, results: Any, state: dict[str, Any], leaves: list[Any]) -> list[Any]:
-        """Writes back what the graph returns in place of writing it; the results for the user."""
-        program = self._program
-        users = {s.arg.name: leaf for s, leaf in zip(program.graph_signature._inputs(InputKind.USER_INPUT), leaves)}
-        kept = []
-        for made, value in zip(program.graph_signature.output_specs, results):
-            if made.kind is OutputKind.USER_OUTPUT:
-                kept.append(made.arg.value if isinstance(made.arg, ConstantArgument) else value)
-                continue
-            target = users[str(made.target)] if made.kind is OutputKind.USER_INPUT_MUTATION else state[str(made.target)]
-            with fl.no_grad():
-                target.copy_(value)
-        return kept
+        return pytree.tree_unflatten(
+            settle(program.graph_signature, results, state, leaves), program.call_spec.out_spec
+        )
 
     def train(self, mode: bool = True) -> Any:
         raise NotImplementedError("[export] expected a program that stays in the mode it was exported in, got train()")

@@ -7,7 +7,7 @@ import enum
 from typing import Any
 
 __all__ = [
-    "ConstantArgument", "ExportGraphSignature", "InputKind", "InputSpec", "OutputKind", "OutputSpec", "SymIntArgument",
+    "ConstantArgument", "ExportBackwardSignature", "ExportGraphSignature", "InputKind", "InputSpec", "OutputKind", "OutputSpec", "SymIntArgument",
     "TensorArgument",
 ]  # fmt: skip
 
@@ -60,6 +60,15 @@ class OutputSpec:
     def __str__(self) -> str:
         target = "" if self.target is None else f" target={self.target!r}"
         return f"{self.arg.name}: {self.kind.name}{target}"
+
+
+@dataclasses.dataclass
+class ExportBackwardSignature:
+    """Which outputs of a program with gradients belong to what."""
+
+    gradients_to_parameters: dict[str, str]
+    gradients_to_user_inputs: dict[str, str]
+    loss_output: str
 
 
 @dataclasses.dataclass
@@ -124,6 +133,44 @@ class ExportGraphSignature:
     @property
     def user_inputs_to_mutate(self) -> dict[str, str]:
         return self._mutations(OutputKind.USER_INPUT_MUTATION)
+
+    @property
+    def parameters_to_mutate(self) -> dict[str, str]:
+        return self._mutations(OutputKind.PARAMETER_MUTATION)
+
+    @property
+    def backward_signature(self) -> ExportBackwardSignature | None:
+        loss = next((spec.arg.name for spec in self.output_specs if spec.kind is OutputKind.LOSS_OUTPUT), None)
+        if loss is None:
+            return None
+        kinds = (OutputKind.GRADIENT_TO_PARAMETER, OutputKind.GRADIENT_TO_USER_INPUT)
+        return ExportBackwardSignature(*(self._mutations(kind) for kind in kinds), loss)
+
+    @property
+    def assertion_dep_token(self) -> None:
+        return None
+
+    @property
+    def input_tokens(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def output_tokens(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def lifted_custom_objs(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def inputs_to_lifted_custom_objs(self) -> dict[str, str]:
+        return {}
+
+    def replace_all_uses(self, old: str, new: str) -> None:
+        """Renames a value of the graph."""
+        for spec in (*self.input_specs, *self.output_specs):
+            if getattr(spec.arg, "name", None) == old:
+                spec.arg.name = new
 
     def __str__(self) -> str:
         inputs, outputs = "\n".join(map(str, self.input_specs)), "\n".join(map(str, self.output_specs))

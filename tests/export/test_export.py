@@ -315,3 +315,111 @@ def test_branches_on_values(how):
         assert fl.allclose(run(x), model(x), atol=1e-5)
     run(fl.ones(4, 3)).sum().backward()
     assert run.layer.weight.grad is not None
+
+
+def test_slices_of_shapes_stay_symbolic():
+    made = of(
+        lambda x: x.view(*x.shape[:-1], 2, 4) + x.reshape(x.shape[:1] + (-1,)).sum(), fl.ones(2, 3, 8),
+        dynamic_shapes=({0: Dim("b", min=2, max=9), 1: Dim("t", min=2, max=9)},),
+    )  # fmt: skip
+    assert made.module()(fl.ones(5, 4, 8)).shape == (5, 4, 2, 4)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return fl.relu(self.lin(x)), x + 1
+
+
+class Nested(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Block(), Block()
+        self.register_buffer("count", fl.zeros(4))
+
+    def forward(self, x):
+        y, z = self.first(x)
+        self.count.add_(1)
+        return self.second(self.second(y)[0])[0] + z + self.count
+
+
+@pytest.mark.parametrize("core", [False, True])
+def test_unflatten_has_the_modules(core):
+    model, x = Nested(), fl.randn(2, 4)
+    made = export(model, (x,))
+    made = made.run_decompositions() if core else made
+    again = fl.export.unflatten(made)
+    wanted = copy.deepcopy(model)
+    check_equal(again(x), wanted(x))
+    check_equal(again(x), wanted(x))  # which counts
+    assert set(again.state_dict()) >= set(model.state_dict()) and hasattr(again.first, "lin")
+    calls = [node.target for node in again.graph.nodes if node.op == "call_module"]
+    assert calls == ["first", "second", "second@1"]
+
+    class Zero(nn.Module):
+        def forward(self, *inputs):
+            return fl.zeros(2, 4), fl.zeros(2, 4)
+
+    again.first = Zero()
+    assert not fl.equal(again(x), wanted(x))
+
+
+def test_nodes_say_where_they_come_from():
+    made = export(Nested(), (fl.randn(2, 4),))
+    node = next(n for n in made.graph.nodes if n.name == "linear")
+    assert [path for path, _ in node.meta["nn_module_stack"].values()] == ["", "first", "first.lin"]
+    assert "test_export.py" in node.meta["stack_trace"] and "self.lin(x)" in node.meta["stack_trace"]
+    assert [entry.fqn for entry in made.module_call_graph][:3] == ["", "first", "first.lin"]
+    made.validate()
+
+
+def test_draft_export_goes_on():
+    def fixed(x):
+        return x + fl.ones(5, 1)
+
+    made = fl.export.draft_export(Function(fixed), (fl.ones(5, 4),), dynamic_shapes=({0: Dim("batch")},))
+    assert not made._report.successful() and "batch" in str(made._report)
+    sound = fl.export.draft_export(Function(lambda x: x + 1), (fl.ones(5, 4),))
+    assert sound._report.successful()
+
+
+def test_shapes_from_tensors_and_from_examples():
+    x, y = fl.ones(3, 2), fl.ones(3, 2)
+    shapes = fl.export.ShapesCollection()
+    shapes[x] = {0: Dim("n", min=2, max=9)}
+    made = of(lambda x, y: x.sum() + y, x, y, dynamic_shapes=shapes)
+    assert made.module()(fl.ones(5, 2), y).shape == (3, 2)
+    examples = fl.export.AdditionalInputs()
+    examples.add((fl.ones(4, 2), y))
+    made = of(lambda x, y: x.sum() + y, x, y, dynamic_shapes=examples)
+    examples.verify(made)
+
+
+def test_a_violated_constraint_suggests_a_fix():
+    with pytest.raises(UserError, match="Suggested fixes"):
+        of(lambda x: x + fl.ones(5, 1), fl.ones(5, 4), dynamic_shapes=({0: Dim("batch")},))
+
+
+def test_programs_move_to_a_device():
+    from flambeau.export.passes import move_to_device_pass
+
+    made = move_to_device_pass(export(Nested(), (fl.randn(2, 4),)), "meta")
+    assert {value.device.type for value in made.state_dict.values()} == {"meta"}
+
+
+def test_loops_and_maps():
+    def loop(x):
+        return fl.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (fl.zeros((), dtype=fl.int64), x))[1]
+
+    made = of(loop, fl.ones(2))
+    assert "while_loop" in [str(n.target) for n in made.graph.nodes] and made.module()(fl.ones(2)).tolist() == [
+        8.0,
+        8.0,
+    ]
+    assert through_file(made).module()(fl.ones(2)).tolist() == [8.0, 8.0]
+    assert made.run_decompositions().module()(fl.ones(2)).tolist() == [8.0, 8.0]
+    mapped = of(lambda xs, y: fl._higher_order_ops.map(lambda x, y: x * y + 1, xs, y), fl.ones(3, 2), fl.ones(2))
+    assert mapped.module()(fl.ones(3, 2), fl.full((2,), 2.0)).tolist() == [[3.0, 3.0]] * 3

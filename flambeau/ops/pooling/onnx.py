@@ -68,12 +68,27 @@ def _adaptive(g: Any, self: Any, output_size: Any, n: int, whole: str, kind: str
     if all(size == 1 for size in sizes):
         return _batched(g, self, n, lambda x: g.op(whole, x))
     spans = self.shape[-n:]
+    if kind == "AveragePool" and n <= 2 and all(isinstance(span, int) for span in spans) and any(span % size for span, size in zip(spans, sizes)):  # fmt: skip
+        return _averaged(g, self, spans, sizes)
     if any(not isinstance(span, int) or span % size for span, size in zip(spans, sizes)):
         raise g.unsupported("windows of different sizes: the input's size is no multiple of the output's")
     kernel = [span // size for span, size in zip(spans, sizes)]
     if all(size == 1 for size in kernel):
         return self
     return _batched(g, self, n, lambda x: g.op(kind, x, kernel_shape=kernel, strides=kernel))
+
+
+def _averaged(g: Any, x: Any, spans: Any, sizes: Any) -> Any:
+    """Windows of different sizes, as products with matrices of means."""
+    matrices = []
+    for span, size in zip(spans, sizes):
+        mean = fl.zeros(size, span, dtype=x.dtype)
+        for i in range(size):
+            first, last = i * span // size, -(-(i + 1) * span // size)
+            mean[i, first:last] = 1.0 / (last - first)
+        matrices.append(mean)
+    made = g.op("MatMul", x, g.constant(matrices[-1].t().contiguous()))
+    return made if len(matrices) == 1 else g.op("MatMul", g.constant(matrices[0]), made, dtype=x.dtype)
 
 
 def _adaptive_avg(n: int) -> Any:
