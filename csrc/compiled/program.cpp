@@ -104,8 +104,8 @@ class Runner {
     placed_.push_back(std::move(here.taken));
   }
   void operator()(const UnshareStep& s) {
-    Tensor& tensor = make(s.slot);
-    const int64_t known = tensor->storage->foreign_delete ? 2 : 1;  // one is in `placed_`
+    Tensor& tensor = s.slot < inputs_ ? own_input(s.slot) : make(s.slot);
+    const int64_t known = arena_ && tensor->storage->foreign_delete ? 2 : 1;  // one is in `placed_`
     if (tensor->use_count() == 1 && tensor->storage->use_count() == known) return;
     Tensor copy = empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
     copy_into(copy, tensor);
@@ -230,6 +230,15 @@ class Runner {
   static constexpr int64_t kMostWork = int64_t(1) << 40;  // that one loop counts for
 
  private:
+  // An input that may be replaced.
+  Tensor& own_input(int slot) {
+    if (!owned_) {
+      copies_.assign(tensors_, tensors_ + inputs_);
+      tensors_ = owned_ = copies_.data();
+    }
+    return owned_[slot];
+  }
+
   char* address(const Location& l) const {
     if (l.slot >= 0) return static_cast<char*>(at(l.slot).raw()) + l.bytes;
     return arena_->data() + (*block_offsets_)[~l.slot] + l.bytes;
@@ -259,7 +268,8 @@ class Runner {
   }
 
   const Tensor* tensors_;
-  Tensor* const owned_;  // the same, if inputs may be let go of
+  Tensor* owned_;  // the same, if inputs may be let go of
+  std::vector<Tensor> copies_;
   const int inputs_;
   std::vector<Tensor> made_;
   const Device device_;

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import flambeau as fl
@@ -210,7 +210,12 @@ class GraphCompiler:
         wanted = [i for i, g in enumerate(trace.gradients) if g is not None]
         gradients = [trace.gradients[i] for i in wanted]
         backward_inputs = [*held, *trace.tangents]
-        backward = _program(backward_calls, backward_inputs, trace, gradients, printer, "backward", unaligned)
+        seen = {v.storage for v in (*trace.inputs, *trace.outputs, *trace.tangents) if v is not None}
+        seen |= {v.storage for v, _ in trace.constants.values()}
+        own = {v.storage for v in held} - seen  # which nobody but backward knows
+        backward = _program(
+            backward_calls, backward_inputs, trace, gradients, printer, "backward", unaligned, donated=own
+        )
         return GraphSpec(
             inputs,
             grad_mode,
@@ -264,6 +269,7 @@ def _program(
     title: str,
     unaligned: set[int],
     kept: Sequence[tuple[RecordedValue, Any]] = (),
+    donated: Set[int] = frozenset(),
 ) -> ProgramSpec:
     shown = stages.Stages(title)
     shown.recorded(calls, inputs, outputs)
@@ -285,7 +291,9 @@ def _program(
     steps = schedule(items, last, columns=printer.column_groups)
     shown.scheduled(steps)
     replay = config.triton.cudagraphs and printer.records_graphs
-    plan = Plan(lowering, input_buffers, constants, inputs, trace.device, replay)
+    # A recorded program reads its inputs where they lie in every run.
+    free = [] if replay else [buffer for value, buffer in zip(inputs, input_buffers) if value.storage in donated]
+    plan = Plan(lowering, input_buffers, constants, inputs, trace.device, replay, free)
     program = plan.run(steps, outputs)
     shown.printed(plan.launches)
     shown.planned(program)

@@ -17,10 +17,10 @@ from typing import Any
 from flambeau import _C
 from flambeau._inductor.ir import Access, Buffer, OperatorCall
 from flambeau._inductor.iteration import assign_passes
-from flambeau._inductor.schedule import EVERY_POINT, Group, Level
+from flambeau._inductor.schedule import AFTER_GROUP, EVERY_POINT, Group, Level
 from flambeau._inductor.steps import Block
 
-__all__ = ["ALIGNMENT", "MemoryPlan", "Block", "extent", "lay_out", "overlapping", "plan_memory"]
+__all__ = ["ALIGNMENT", "MemoryPlan", "Block", "extent", "lay_out", "overlapping", "plan_memory", "plan_overwrites"]
 
 ALIGNMENT = _C._ARENA_ALIGNMENT
 # Bytes below which memory that operators see comes from the allocator, whose cache is as quick as a place.
@@ -87,14 +87,35 @@ def plan_memory(
     return plan
 
 
+def plan_overwrites(
+    scheduled: Sequence[Group | OperatorCall],
+    stored: Sequence[Iterable[Buffer]],
+    escaping: set[Buffer],
+    donated: Iterable[Buffer],
+) -> MemoryPlan:
+    """For memory that an accelerator's allocator gives out: only which results take the places of what dies, among that the
+    `donated` inputs. A group's kernels run one after the other, so that only the groups take part whose elements one kernel
+    reads and writes."""
+    lives = _Lives(scheduled, stored, range(len(scheduled)), donated)
+    plan = MemoryPlan()
+    for at, item in enumerate(scheduled):
+        if isinstance(item, Group) and all(m.level in (Level.POINT, *AFTER_GROUP) for m in item.members):
+            _take_places(at, item, lives, escaping, plan)
+    return plan
+
+
 class _Lives:
-    """The first and the last step that touch each memory that the program makes."""
+    """The first and the last step that touch each memory that the program makes, or may write to."""
 
     def __init__(
-        self, scheduled: Sequence[Group | OperatorCall], stored: Sequence[Iterable[Buffer]], steps: Sequence[int]
+        self,
+        scheduled: Sequence[Group | OperatorCall],
+        stored: Sequence[Iterable[Buffer]],
+        steps: Sequence[int],
+        donated: Iterable[Buffer] = (),
     ) -> None:
-        self.first: dict[Buffer, int] = {}
-        self.last: dict[Buffer, int] = {}
+        self.first: dict[Buffer, int] = dict.fromkeys(donated, -1)
+        self.last: dict[Buffer, int] = dict(self.first)
         self.ends: dict[Buffer, list[Group]] = {}  # groups that read a memory in its last step
         self.stored: dict[int, list[Buffer]] = {}  # by identity of a group
         self.seen: set[Buffer] = set()  # by operators

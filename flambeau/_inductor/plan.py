@@ -8,6 +8,7 @@ used, and what operators return. A slot is let go after its last use. Everything
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any, cast
 
 from flambeau._functorch.aot.trace import RecordedValue
@@ -15,7 +16,7 @@ from flambeau._inductor import config
 from flambeau._inductor.concurrent import assign_steps
 from flambeau._inductor.ir import Buffer, OperatorCall, ScalarInput
 from flambeau._inductor.lower import Lowering
-from flambeau._inductor.memory import MemoryPlan, extent, plan_memory
+from flambeau._inductor.memory import MemoryPlan, extent, plan_memory, plan_overwrites
 from flambeau._inductor.printers import Launch
 from flambeau._inductor.schedule import Group, Level
 from flambeau._inductor.steps import (
@@ -48,8 +49,10 @@ class Plan:
         values: list[RecordedValue],
         device: Any,
         replay: bool,
+        donated: Iterable[Buffer] = (),
     ) -> None:
         self.device = device
+        self.donated = list(donated)  # inputs that may be written over when they are read for the last time
         self.replay = replay  # the program is recorded by the device, and runs as one launch
         self.lowering = lowering
         self.is_input = {id(v) for v in values}.__contains__
@@ -100,7 +103,7 @@ class Plan:
         stored = [[b for b in item.made if b in needed] if isinstance(item, Group) else [] for item in scheduled]
         small = [isinstance(item, Group) and printer.small(item) for item in scheduled]
         self.times = assign_steps(scheduled, stored, small)
-        if config.allow_buffer_reuse and printer.host_memory:
+        if config.allow_buffer_reuse:
             self._plan_memory(scheduled, stored, outputs)
         leaving = {self.lowering.current[v.storage] for v in outputs if v is not None}
         work = [
@@ -133,7 +136,10 @@ class Plan:
         self, scheduled: list[Group | OperatorCall], stored: list[list[Buffer]], outputs: list[RecordedValue | None]
     ) -> None:
         escaping = {self.lowering.current[v.storage].memory for v in outputs if v is not None}
-        self.memory_plan = plan_memory(scheduled, stored, escaping, self.times)
+        if self.lowering.printer.host_memory:
+            self.memory_plan = plan_memory(scheduled, stored, escaping, self.times)
+        elif self.lowering.printer.overwrites and not (config.max_autotune or config.max_autotune_gemm):
+            self.memory_plan = plan_overwrites(scheduled, stored, escaping, self.donated)
         overwrites = self.memory_plan.overwrites
         for item in scheduled:
             if isinstance(item, Group):
@@ -251,7 +257,7 @@ class Plan:
         taken = self.memory_plan.overwrites.get(buffer)
         if taken is not None:
             place = self.memory_plan.place_of(taken)
-            if place.source == "operator" and taken is place:
+            if place.source in ("operator", "input") and taken is place:
                 self._step(UnshareStep(self.slots[place]), [self.slots[place]])
         elif buffer.memory not in self.slots and buffer not in self.memory_plan.blocks:
             slot = self._new(buffer)

@@ -53,6 +53,7 @@ class Printer:
     pads_rows = False  # matrix products want rows that begin at even addresses
     epilogues = False  # operators that take the following ones along, and frozen weights, exist for its device
     host_memory = False  # its kernels take addresses of the host, so that intermediate results can lie in an arena
+    overwrites = False  # its kernels may write results over operands that are read at the same points
     specializes_alignment = False  # its kernels are built for whether addresses are multiples of sixteen
     keeps_layouts = True  # operators of its device return the recorded strides
     records_graphs = False  # its device can record a program and run it as one launch

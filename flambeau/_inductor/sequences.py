@@ -1,4 +1,4 @@
-"""Depthwise convolutions of sequences by a few elements, as the compiler records them for GPUs.
+"""Convolutions as the compiler records them for GPUs: depthwise ones of sequences by a few elements, gradients of biases.
 
 State-space models mix neighbours along a sequence by such a filter. It is a sum of a few shifted products: loops, which fuse
 with the activation that follows, and read and write the sequence as it lies, feature beside feature, where a convolution
@@ -78,6 +78,16 @@ def conv1d(
     return made.to(input.dtype).transpose(1, 2)
 
 
+def _with_bias_apart(grad: Any, *rest: Any) -> Any:
+    """Of any other convolution, the gradient of the bias is a loop, in the kernel that makes the gradient it sums up."""
+    *settings, mask = rest
+    if not mask[2] or grad.dtype not in _DTYPES or 0 in grad.shape:
+        return NotImplemented
+    by_bias = grad.sum([0, *range(2, grad.dim())])
+    others = fl.ops.aten._convolution_backward.default(grad, *settings, [mask[0], mask[1], False])
+    return others[0], others[1], by_bias
+
+
 @_defines("_convolution_backward")
 def convolution_backward(
     grad: Any,
@@ -92,7 +102,9 @@ def convolution_backward(
     mask: Sequence[bool],
 ) -> Any:
     if transposed or not _fits(input, weight, stride, padding, dilation, groups):
-        return NotImplemented
+        return _with_bias_apart(
+            grad, input, weight, stride, padding, dilation, transposed, output_padding, groups, mask
+        )
     count, length = weight.shape[2], input.shape[2]
     gradient = grad.transpose(1, 2)
     none = input.new_empty(0)

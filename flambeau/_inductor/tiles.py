@@ -113,7 +113,9 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
     across = [m for m in group.members if m.level is Level.COLUMN_REDUCTION]
     if not along and not across:
         if all(m.level is Level.POINT for m in group.members):
-            return divide(subgroup(group.dims, None, group.members), stored, target)
+            points = subgroup(group.dims, None, group.members)
+            points.overwrites = group.overwrites
+            return divide(points, stored, target)
         return [Part(group, stored, Tile(TileKind.BY_ROWS, 1, min(power(width), 4096), 8, full_rows=width <= 4096))]
     if across:
         if not along and all(m.level is not Level.ROW for m in group.members):
@@ -349,7 +351,9 @@ def _columns(group: Group, stored: set[Buffer], target: Target, height: int, wid
     last = [_rest(m, scratch[m.loop.write.buffer], kept, below(m.write), height) for m in folds]
     after = [m for m in group.members if m.level is Level.COLUMN]
     last += [Member(m.loop, m.level, list(map(below, m.reads)), below(m.write)) for m in after]
+    overwrites = group.overwrites
     group = subgroup(group.dims, group.split, [m for m in group.members if m.level is not Level.COLUMN])
+    group.overwrites = overwrites
     finish = subgroup((splits, *column_dims), 1, last)
     own = {b for b in stored if b in group.made and b not in scratch}
     few = min(power(splits), 256)

@@ -171,6 +171,7 @@ class Scope:
     def __init__(self, writer: Writer, outer: Scope | None = None) -> None:
         self.writer = writer
         self.lines: list[str] = []
+        self.late: list[str] = []  # stores over what is read here, after all of that
         self.seen: dict[Any, str] = dict(outer.seen) if outer is not None else {}
 
     def let(self, prefix: str, text: str, kind: str, key: Any = None) -> str:
@@ -515,6 +516,8 @@ class Writer:
             buffer = member.loop.write.buffer
             if member.level is Level.POINT and self.depth[buffer] == at and buffer in self.stored:
                 self.store(scope, member.write, self.compute(scope, member))
+                if buffer in self.group.overwrites:
+                    scope.late.append(scope.lines.pop())
 
     def reductions(self, level: Level, at: int | None = None) -> list[Member]:
         return [
@@ -566,7 +569,7 @@ class Writer:
     def _flat(self) -> list[str]:
         scope = Scope(self)
         self.full_stores(scope, 0)
-        return [*self.row_lines(f"{self.program(0)} * X", ""), *scope.lines]
+        return [*self.row_lines(f"{self.program(0)} * X", ""), *scope.lines, *scope.late]
 
     def _block(self) -> list[str]:
         scope = Scope(self)
@@ -576,6 +579,7 @@ class Writer:
             *self.column_lines(f"{self.program(1)} * R + "),
             *self.mask_lines(),
             *scope.lines,
+            *scope.late,
         ]
 
     def _by_rows(self) -> list[str]:
@@ -660,7 +664,7 @@ class Writer:
             chunk = self._chunk(self.height, self.tile.x)
             head.lines += [f"begin = {self.program(1)} * {chunk}", f"end = tl.minimum(begin + {chunk}, {rows})"]
             first, last = "begin", "end"
-        body = [*self.row_lines("start", "[:, None]"), *self.mask_lines(), *scope.lines]
+        body = [*self.row_lines("start", "[:, None]"), *self.mask_lines(), *scope.lines, *scope.late]
         lines = [*head.lines, f"for start in range({first}, {last}, X):", *(f"    {line}" for line in body)]
         ends = Scope(self)
         for member in folds:

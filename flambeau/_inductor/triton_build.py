@@ -227,6 +227,7 @@ class TritonPrinter(Printer):
     fuses = True
     random = True
     guards = True
+    overwrites = True
     matrix_vectors = True
     column_groups = True
     orders_by_memory = True

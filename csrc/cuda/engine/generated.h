@@ -110,7 +110,7 @@ struct ComplexReduceTable {
 
 constexpr int kUpdateChunk = 65536;  // elements of one block
 constexpr int kUpdateTensors = 24;   // tensors of one launch
-constexpr int kUpdateBlocks = 160;
+constexpr int kUpdateBlocks = 320;
 
 struct UpdateArgs {
   char* data[8][kUpdateTensors];

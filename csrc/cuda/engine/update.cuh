@@ -22,6 +22,32 @@ __global__ void update_once(const __grid_constant__ UpdateOnceArgs a) {
     if (F::scalars_written >> k & 1) store<double>(a.scalar[k][i], a.dtype[k][i], o[k]);
 }
 
+// Floats only, which most lists are: without a look at dtypes between them, all loads are under way at once.
+// The answer is how many elements that were.
+template <class F>
+__device__ int update_floats(char* const (&data)[F::lists], int n, const float* u) {
+  const int whole = n / 4 * 4;
+#pragma unroll 2
+  for (int i = threadIdx.x * 4; i < whole; i += 512 * 4) {
+    float4 x[F::lists];
+#pragma unroll
+    for (int k = 0; k < F::lists; ++k) x[k] = *reinterpret_cast<const float4*>(data[k] + i * 4);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      float e[F::lists];
+#pragma unroll
+      for (int k = 0; k < F::lists; ++k) e[k] = reinterpret_cast<const float (&)[4]>(x[k])[j];
+      F::template apply<float>(e, u);
+#pragma unroll
+      for (int k = 0; k < F::lists; ++k) reinterpret_cast<float (&)[4]>(x[k])[j] = e[k];
+    }
+#pragma unroll
+    for (int k = 0; k < F::lists; ++k)
+      if (F::written >> k & 1) *reinterpret_cast<float4*>(data[k] + i * 4) = x[k];
+  }
+  return whole;
+}
+
 template <class F, class T>
 __global__ void __launch_bounds__(512, 2) update_lists(const __grid_constant__ UpdateArgs a) {
   const int t = a.tensor[blockIdx.x];
@@ -35,16 +61,19 @@ __global__ void __launch_bounds__(512, 2) update_lists(const __grid_constant__ U
   for (int k = 0; k < F::values; ++k) u[k] = static_cast<T>(value[k]);
   char* data[F::lists];
   DType dtype[F::lists];
-  bool aligned = std::is_same_v<T, float>;
+  bool aligned = std::is_same_v<T, float>, plain = aligned;
 #pragma unroll
   for (int k = 0; k < F::lists; ++k) {
     dtype[k] = a.dtype[k][t];
     data[k] = a.data[k][t] + base * item_size(dtype[k]);
     aligned &= (reinterpret_cast<uintptr_t>(data[k]) & 15) == 0;
+    plain &= dtype[k] == DType::Float;
   }
   int first = 0;
   if constexpr (std::is_same_v<T, float>) {
-    if (aligned) {
+    if (aligned && plain) {
+      first = update_floats<F>(data, n, u);
+    } else if (aligned) {
       first = n / kVector * kVector;
       for (int i = threadIdx.x * kVector; i < first; i += 512 * kVector) {
         float x[F::lists][kVector];

@@ -23,6 +23,7 @@ from flambeau.ops import tags
 __all__ = ["always_the_same", "partition", "saved"]
 
 _LOOP_COST, _PRODUCT_COST = 1.0, 64.0  # of an element, in simple operations
+_LONGEST_CHAIN = 4  # of sums that are computed again one after the other
 
 
 def partition(
@@ -39,6 +40,8 @@ def partition(
     if save_shared_operands and budget >= 1:
         twice = _operands(forward) & _operands(backward)
         cheap = [call for call in cheap if not any(v is not None and v.storage in twice for v in call.results)]
+    if save_shared_operands:
+        cheap = _without_long_chains(cheap)
     repeated, least = network.minimum_cut(cheap)
     if budget < 1:
         dear = [c for c in forward if network.may_repeat(c) and not _is_one_pass(c) and _has(c, "recomputable")]
@@ -46,6 +49,22 @@ def partition(
         allowed = least * max(budget, 0.0)
         repeated, _ = _first([cheap + dear[:n] for n in range(len(dear) + 1)], network.minimum_cut, allowed)
     return _placed(repeated, backward, trace.gradients)
+
+
+def _without_long_chains(calls: list[RecordedCall]) -> list[RecordedCall]:
+    """The calls without some that are the end of a chain of sums: the sums along a residual stream, computed again for the
+    last layer, would all be in memory at once."""
+    sums: dict[int, int] = {}  # by storage: sums and the like on the longest way to it
+    kept = []
+    for call in calls:
+        result = call.results[0]
+        assert result is not None
+        way = max((sums.get(v.storage, 0) for v in call.reads), default=0)
+        way += sum(_numel(v) == _numel(result) for v in call.reads) > 1
+        if way <= _LONGEST_CHAIN:
+            kept.append(call)
+            sums.update((v.storage, way) for v in call.results if v is not None)
+    return kept
 
 
 def _placed(
