@@ -19,8 +19,8 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-import flambeau as fl  # noqa: E402
-import flambeau.nn.functional as F  # noqa: E402
+import flambeau as fl
+import flambeau.nn.functional as F
 
 ROWS, WIDTH = 32768, 4096
 
@@ -89,7 +89,7 @@ def measure(name: str, copied: float) -> dict[str, Any]:
     inputs = [t.requires_grad_() if t.is_floating_point() else t for t in make()]
     compiled = fl.compile(function)
     made = compiled(*inputs)
-    gradient = fl.randn(*made.shape, device="cuda").to(made.dtype)
+    gradient = fl.randn_like(made)
     made.backward(gradient)
     held: list[Any] = []
 
@@ -101,17 +101,27 @@ def measure(name: str, copied: float) -> dict[str, Any]:
     times = milliseconds(lambda: compiled(*inputs)), milliseconds(lambda: held[0].backward(gradient), prepare)
     size = ROWS * WIDTH * 2
     shares = [count * size / (ms * 1e-3) / copied for count, ms in zip((forward, backward), times)]
-    return {"function": name, "forward, ms": times[0], "backward, ms": times[1], "forward": shares[0], "backward": shares[1]}
+    return {
+        "function": name,
+        "forward, ms": times[0],
+        "backward, ms": times[1],
+        "forward": shares[0],
+        "backward": shares[1],
+    }
+
+
+def copy_speed() -> float:
+    """Bytes a second, read and written, of a copy that is larger than the cache."""
+    source = fl.empty(1 << 30, dtype=fl.uint8, device="cuda")
+    target = fl.empty_like(source)
+    return 2 * source.numel() / (milliseconds(lambda: target.copy_(source)) * 1e-3)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json")
     options = parser.parse_args()
-    source = fl.empty(1 << 30, dtype=fl.uint8, device="cuda")
-    target = fl.empty_like(source)
-    copied = 2 * source.numel() / (milliseconds(lambda: target.copy_(source)) * 1e-3)
-    del source, target
+    copied = copy_speed()
     print(f"a copy moves {copied / 1e12:.2f} TB/s")
     results = [measure(name, copied) for name in CASES]
     print("| share of it | forward | backward |\n|---|---|---|")
