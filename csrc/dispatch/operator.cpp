@@ -11,6 +11,10 @@ namespace fl {
 void (*track_view)(const Tensor&, const Tensor&, bool) = nullptr;
 KeySet (*keys_of_view)(const TensorImpl*) = nullptr;
 
+// Defines a built-in operator when it is first looked for, while not all of them are defined; set by the
+// table of built-in operators.
+std::atomic<Operator* (*)(const std::string&)> define_on_demand{nullptr};
+
 namespace {
 struct Pending {
   std::string name;
@@ -30,7 +34,14 @@ OperatorTable& OperatorTable::get() {
 
 void OperatorTable::add_kernel(const char* full_name, Key key, Kernel kernel) {
   auto& self = get();
-  if (Operator* op = self.find(full_name))
+  Operator* op = nullptr;
+  {
+    // Only operators that are defined: static initialisers define none.
+    std::lock_guard<std::mutex> lock(self.mutex_);
+    const auto known = self.table_.find(full_name);
+    if (known != self.table_.end()) op = known->second.get();
+  }
+  if (op)
     op->set_kernel(key, kernel);
   else
     pending().push_back({full_name, key, kernel});
@@ -52,7 +63,14 @@ Operator* OperatorTable::define(const std::string& schema, uint32_t flags) {
   return op;
 }
 
-// Attaches the kernels that static initialisers left; called once all operators of the table are defined.
+// Attaches the kernels that static initialisers left for one operator.
+void attach_pending_kernels(Operator& op) {
+  const std::string name = op.schema.full_name();
+  for (const Pending& p : pending())
+    if (p.name == name) op.set_kernel(p.key, p.kernel);
+}
+
+// Attaches all of them; called once all operators of the table are defined.
 void attach_pending_kernels() {
   auto& table = OperatorTable::get();
   std::vector<Pending> rest;
@@ -68,9 +86,13 @@ void attach_pending_kernels() {
 }
 
 Operator* OperatorTable::find(const std::string& full_name) const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto it = table_.find(full_name);
-  return it == table_.end() ? nullptr : it->second.get();
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = table_.find(full_name);
+    if (it != table_.end()) return it->second.get();
+  }
+  auto* const demand = define_on_demand.load(std::memory_order_acquire);
+  return demand ? demand(full_name) : nullptr;
 }
 
 Operator& OperatorTable::at(const std::string& full_name) const {

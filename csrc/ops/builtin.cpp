@@ -1,6 +1,11 @@
 // Turns the generated table into operators, with the derived in-place and out= forms of each.
 #include "dispatch/builtin.h"
 
+#include <cstring>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+
 #include "dispatch/kernel.h"
 
 #include "ops/outputs.h"
@@ -9,17 +14,8 @@
 namespace fl {
 
 void attach_pending_kernels();
-
-namespace {
-std::vector<Operator*>& rows() {
-  static auto* list = new std::vector<Operator*>;
-  return *list;
-}
-}  // namespace
-
-Operator& builtin_operator(int row) {
-  return *rows()[row];
-}
+void attach_pending_kernels(Operator& op);
+extern std::atomic<Operator* (*)(const std::string&)> define_on_demand;
 
 namespace {
 
@@ -111,24 +107,81 @@ void derive(Operator* base, const BuiltinOperator& row, const char* schema, uint
   }
 }
 
+// The name of a schema's operator: all before its arguments.
+std::string_view name_in(const char* schema) {
+  return {schema, std::strcspn(schema, "(")};
+}
+
+// Which operators are defined, row by row. Definitions may lead to others: looking up an operator defines it.
+struct Definitions {
+  std::recursive_mutex mutex;
+  std::vector<Operator*> rows = std::vector<Operator*>(static_cast<size_t>(builtin_operator_count));
+  std::unordered_map<std::string_view, int> row_of;  // of an operator's name, in all its forms
+
+  Definitions() {
+    for (int i = 0; i < builtin_operator_count; ++i)
+      for (const char* schema :
+           {builtin_operators[i].schema, builtin_operators[i].inplace, builtin_operators[i].out})
+        if (schema) row_of.emplace(name_in(schema), i);
+  }
+
+  Operator* define(int i) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    Operator*& op = rows[static_cast<size_t>(i)];
+    if (op) return op;
+    const BuiltinOperator& row = builtin_operators[i];
+    op = OperatorTable::get().define(row.schema, row.flags);
+    op->record = &row;
+    op->node = row.node;
+    if (row.pointwise) {
+      op->set_kernel(Key::CPU, Kernel{pointwise_kernel, row.pointwise});
+      op->set_kernel(Key::Meta, Kernel{pointwise_kernel, row.pointwise});
+    }
+    derive(op, row, row.inplace, kInplace);
+    derive(op, row, row.out, kOut);
+    return op;
+  }
+};
+
+Definitions& definitions() {
+  static auto* const all = new Definitions;
+  return *all;
+}
+
+// The operator of a name, with the kernels that static initialisers left for it.
+Operator* define_by_name(const std::string& name) {
+  Definitions& all = definitions();
+  const auto found = all.row_of.find(name);
+  if (found == all.row_of.end()) return nullptr;
+  const std::lock_guard<std::recursive_mutex> lock(all.mutex);
+  if (all.rows[static_cast<size_t>(found->second)] == nullptr) {
+    Operator* op = all.define(found->second);
+    for (Operator* form : {op, op->inplace, op->out})
+      if (form) attach_pending_kernels(*form);
+  }
+  Operator* op = all.rows[static_cast<size_t>(found->second)];
+  for (Operator* form : {op, op->inplace, op->out})
+    if (form && form->schema.full_name() == name) return form;
+  return nullptr;
+}
+
+// Until all operators are defined, each is when it is first looked for: a program that runs one model needs a
+// few.
+const bool on_demand = (define_on_demand.store(define_by_name, std::memory_order_release), true);
+
 }  // namespace
+
+Operator& builtin_operator(int row) {
+  return *definitions().rows[static_cast<size_t>(row)];
+}
 
 void define_builtin_operators() {
   static const bool once = [] {
-    for (int i = 0; i < builtin_operator_count; ++i) {
-      const BuiltinOperator& row = builtin_operators[i];
-      Operator* op = OperatorTable::get().define(row.schema, row.flags);
-      op->record = &row;
-      op->node = row.node;
-      rows().push_back(op);
-      if (row.pointwise) {
-        op->set_kernel(Key::CPU, Kernel{pointwise_kernel, row.pointwise});
-        op->set_kernel(Key::Meta, Kernel{pointwise_kernel, row.pointwise});
-      }
-      derive(op, row, row.inplace, kInplace);
-      derive(op, row, row.out, kOut);
-    }
+    Definitions& all = definitions();
+    const std::lock_guard<std::recursive_mutex> lock(all.mutex);
+    for (int i = 0; i < builtin_operator_count; ++i) all.define(i);
     attach_pending_kernels();
+    define_on_demand.store(nullptr, std::memory_order_release);
     return true;
   }();
   (void)once;

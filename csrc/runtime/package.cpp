@@ -67,7 +67,6 @@ std::shared_ptr<Package> Package::load(const void* data, size_t size) {
 }
 
 Package::Package(const std::shared_ptr<const Bytes>& bytes) : bytes_(bytes) {
-  define_builtin_operators();
   const Archive archive(bytes);
   const Archive::Member& plan = archive.checked(kPlanPath);
   const Archive::Member* weights = archive.find(kWeightsPath);

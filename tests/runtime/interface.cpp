@@ -85,6 +85,25 @@ void test_modules() {
         torch::IntArrayRef({2, 4, 4, 4}));
 }
 
+void test_layers() {
+  torch::nn::LSTM lstm(torch::nn::LSTMOptions(3, 5).num_layers(2).batch_first(true));
+  const auto [out, state] = lstm->forward(torch::randn({2, 4, 3}));
+  CHECK(out.sizes() == torch::IntArrayRef({2, 4, 5}) && std::get<0>(state).size(0) == 2);
+  torch::nn::ConvTranspose2d up(torch::nn::ConvTranspose2dOptions(4, 2, 4).stride(2).padding(1).bias(false));
+  CHECK(up(torch::randn({1, 4, 8, 8})).size(2) == 16);
+  torch::nn::Sequential net(torch::nn::Linear(3, 4),
+                            torch::nn::Functional([](torch::Tensor x) { return x * 2; }));
+  const auto before = net->forward(torch::ones({1, 3}));
+  std::stringstream file;
+  torch::save(net, file);
+  {
+    torch::NoGradGuard guard;
+    net->parameters()[0].zero_();
+  }
+  torch::load(net, file);
+  CHECK(torch::equal(before, net->forward(torch::ones({1, 3}))));
+}
+
 void test_errors() {
   try {
     torch::mm(torch::ones({2, 3}), torch::ones({2, 3}));
@@ -113,6 +132,7 @@ int main(int argc, char** argv) {
   test_operators();
   test_gradients();
   test_modules();
+  test_layers();
   test_errors();
   test_package(argv[1]);
   return 0;

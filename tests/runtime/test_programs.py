@@ -60,6 +60,11 @@ def test_cpp_interface(model, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_damaged_packages_are_errors(model, tmp_path):
+    done = run(built(HERE / "fuzz.cpp", tmp_path, "-std=c++17"), model[1], "300", "1")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("name", ["regression", "mlp"])
 def test_examples(name, tmp_path):
     done = run(built(EXAMPLES / f"{name}.cpp", tmp_path, "-std=c++17"))

@@ -92,12 +92,13 @@ enum class ScalarType : int8_t {
   Undefined = 127
 };
 
-#define FL_SCALAR_TYPES(_)                                                                         \
-  _(uint8_t, Byte, "unsigned char")                                                                \
-  _(int8_t, Char, "signed char") _(int16_t, Short, "short int") _(int, Int, "int")                 \
-      _(int64_t, Long, "long int") _(Half, Half, "c10::Half") _(float, Float, "float")             \
-          _(double, Double, "double") _(std::complex<float>, ComplexFloat, "c10::complex<float>")  \
-              _(std::complex<double>, ComplexDouble, "c10::complex<double>") _(bool, Bool, "bool") \
+#define FL_SCALAR_TYPES(_)                                                                                  \
+  _(uint8_t, Byte, "unsigned char")                                                                         \
+  _(int8_t, Char, "signed char")                                                                            \
+  _(int16_t, Short, "short int") _(int, Int, "int") _(int64_t, Long, "long int") _(Half, Half, "c10::Half") \
+      _(float, Float, "float") _(double, Double, "double")                                                  \
+          _(std::complex<float>, ComplexFloat, "c10::complex<float>")                                       \
+              _(std::complex<double>, ComplexDouble, "c10::complex<double>") _(bool, Bool, "bool")          \
                   _(BFloat16, BFloat16, "c10::BFloat16")
 
 inline const char* toString(ScalarType t) {

@@ -1,0 +1,132 @@
+// torch::save and torch::load of tensors and of the state of modules, in a format of this library: names,
+// dtypes, sizes, bytes.
+#pragma once
+
+#include <flambeau/torch/module.h>
+
+#include <cstring>
+#include <fstream>
+
+namespace torch {
+namespace serialize {
+
+constexpr char kMagic[8] = {'F', 'L', 'S', 'T', 'A', 'T', 'E', '1'};
+constexpr int64_t kMostDims = 64, kMostName = 1 << 16;
+
+inline void write_number(std::ostream& out, int64_t value) {
+  out.write(reinterpret_cast<const char*>(&value), sizeof value);
+}
+inline int64_t read_number(std::istream& in, int64_t least, int64_t most) {
+  int64_t value = 0;
+  in.read(reinterpret_cast<char*>(&value), sizeof value);
+  if (!in || value < least || value > most)
+    throw c10::Error("[load] expected a file that torch::save wrote, got another one");
+  return value;
+}
+
+using State = OrderedDict<std::string, Tensor>;
+
+inline void write(const State& state, std::ostream& out) {
+  out.write(kMagic, sizeof kMagic);
+  write_number(out, static_cast<int64_t>(state.size()));
+  for (const auto& item : state) {
+    const Tensor t = item.value().detach().contiguous();
+    write_number(out, static_cast<int64_t>(item.key().size()));
+    out.write(item.key().data(), static_cast<std::streamsize>(item.key().size()));
+    write_number(out, static_cast<int64_t>(t.scalar_type()));
+    write_number(out, t.dim());
+    for (int64_t size : t.sizes()) write_number(out, size);
+    out.write(static_cast<const char*>(t.data_ptr()), static_cast<std::streamsize>(t.nbytes()));
+  }
+  if (!out) throw c10::Error("[save] expected a stream that takes the bytes, got one that does not");
+}
+
+inline State read(std::istream& in) {
+  char magic[sizeof kMagic] = {};
+  in.read(magic, sizeof magic);
+  if (!in || std::memcmp(magic, kMagic, sizeof magic) != 0)
+    throw c10::Error("[load] expected a file that torch::save of this library wrote, got another one");
+  State state;
+  const int64_t count = read_number(in, 0, int64_t(1) << 32);
+  for (int64_t i = 0; i < count; ++i) {
+    std::string name(static_cast<size_t>(read_number(in, 0, kMostName)), 0);
+    in.read(name.data(), static_cast<std::streamsize>(name.size()));
+    const auto dtype = static_cast<ScalarType>(read_number(in, 0, FL_BFLOAT16));
+    std::vector<int64_t> sizes(static_cast<size_t>(read_number(in, 0, kMostDims)));
+    for (int64_t& size : sizes) size = read_number(in, 0, int64_t(1) << 40);
+    Tensor t = torch::empty(sizes, dtype);
+    in.read(static_cast<char*>(t.data_ptr()), static_cast<std::streamsize>(t.nbytes()));
+    if (!in) throw c10::Error("[load] expected a whole file, got one that ends early");
+    state.insert(std::move(name), std::move(t));
+  }
+  return state;
+}
+
+inline State state_of(const nn::Module& module) {
+  State state = module.named_parameters();
+  for (const auto& buffer : module.named_buffers()) state.insert(buffer.key(), buffer.value());
+  return state;
+}
+
+inline void restore(const nn::Module& module, const State& state) {
+  torch::NoGradGuard guard;
+  for (const auto& item : state_of(module)) item.value().copy_(state[item.key()]);
+}
+
+inline std::ofstream output(const std::string& path) {
+  std::ofstream file(path, std::ios::binary);
+  if (!file) throw c10::Error(c10::str("[save] expected a file that can be written, got ", path));
+  return file;
+}
+inline std::ifstream input(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw c10::Error(c10::str("[load] expected a file that can be read, got ", path));
+  return file;
+}
+
+}  // namespace serialize
+
+inline void save(const Tensor& t, std::ostream& out) {
+  serialize::State state;
+  state.insert("tensor", t);
+  serialize::write(state, out);
+}
+inline void load(Tensor& t, std::istream& in) {
+  t = serialize::read(in)["tensor"];
+}
+inline void save(const std::vector<Tensor>& list, std::ostream& out) {
+  serialize::State state;
+  for (size_t i = 0; i < list.size(); ++i) state.insert(std::to_string(i), list[i]);
+  serialize::write(state, out);
+}
+inline void load(std::vector<Tensor>& list, std::istream& in) {
+  list = serialize::read(in).values();
+}
+template <class M, std::enable_if_t<std::is_base_of_v<nn::Module, M>, int> = 0>
+void save(const std::shared_ptr<M>& module, std::ostream& out) {
+  serialize::write(serialize::state_of(*module), out);
+}
+template <class M, std::enable_if_t<std::is_base_of_v<nn::Module, M>, int> = 0>
+void load(std::shared_ptr<M>& module, std::istream& in) {
+  serialize::restore(*module, serialize::read(in));
+}
+template <class M>
+void save(const nn::ModuleHolder<M>& holder, std::ostream& out) {
+  save(holder.ptr(), out);
+}
+template <class M>
+void load(nn::ModuleHolder<M>& holder, std::istream& in) {
+  serialize::restore(*holder, serialize::read(in));
+}
+template <class T>
+void save(const T& value, const std::string& path) {
+  std::ofstream file = serialize::output(path);
+  save(value, file);
+}
+template <class T>
+void load(T& value, const std::string& path) {
+  std::ifstream file = serialize::input(path);
+  load(value, file);
+}
+
+}  // namespace torch
