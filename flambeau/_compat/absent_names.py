@@ -106,7 +106,6 @@ TABLE: dict[str, tuple[str, str]] = {
     f"{_CHECKPOINT}.quantized_hf_storage": (_SHARD, "QuantizedHuggingFaceStorageReader"),
     "distributed.config": (_MANY, "patch compile_on_one_rank=False use_torchcomms=False"),
     "distributed.elastic.agent.server.health_check_server": (_MANY, "HealthCheckServer"),
-    "distributed.elastic.rendezvous": (_MANY, "RendezvousParameters"),
     "distributed.fsdp": (_SHARD, _FSDP),
     "distributed.fsdp._common_utils": (_SHARD, "_FSDPState clean_tensor_name"),
     "distributed.fsdp._runtime_utils": (_SHARD, "_lazy_init"),

@@ -83,3 +83,23 @@ def test_futures():
         wait_all([first, second])
     with pytest.raises(RuntimeError):
         first.set_result(2)
+
+
+def test_parameters_events_and_metrics_of_launchers(capsys):
+    from flambeau.distributed.elastic import events, metrics
+    from flambeau.distributed.elastic.rendezvous import RendezvousParameters, rendezvous_handler_registry
+    from flambeau.distributed.elastic.utils.distributed import get_free_port
+
+    params = RendezvousParameters("mine", "localhost:0", "job", 1, 2, timeout="5", flag="no")
+    assert params.get_as_int("timeout") == 5 and params.get_as_bool("flag") is False and params.get("none", 3) == 3
+    with pytest.raises(ValueError, match="mine"):
+        rendezvous_handler_registry.create_handler(params)
+    with pytest.raises(ValueError, match="greater than zero"):
+        RendezvousParameters("mine", "localhost:0", "job", 0, 2)
+    event = events.Event("started", events.EventSource.AGENT, metadata={"rank": 1})
+    assert events.Event.deserialize(event.serialize()) == event
+    events.record(event)
+    metrics.configure(metrics.ConsoleMetricHandler(), "here")
+    assert metrics.prof(group="here")(lambda: 7)() == 7
+    assert ".success=1" in capsys.readouterr().out
+    assert get_free_port() > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,8 +49,15 @@ def _all_gather(tensor: Any, dim: int, whole: int, group: Any) -> Any:
     return flambeau.cat([part.narrow(dim, 0, size) for part, size in zip(parts, sizes)], dim)
 
 
+def _power(op: str) -> float | None:
+    """The p of norms of parts; None for other reductions."""
+    return float(op.removeprefix("norm")) if op.startswith("norm") else None
+
+
 def _reduce_scatter(tensor: Any, dim: int, op: str, group: Any) -> Any:
     count = group.size()
+    if _power(op) is not None:
+        return _chunk(_all_reduce(tensor, op, group), dim, count, group.rank())
     if tensor.shape[dim] % count:
         reduced = tensor.clone(memory_format=flambeau.contiguous_format)
         _note("all_reduce", reduced)
@@ -63,9 +71,12 @@ def _reduce_scatter(tensor: Any, dim: int, op: str, group: Any) -> Any:
 
 
 def _all_reduce(tensor: Any, op: str, group: Any) -> Any:
+    power = _power(op)
+    if power is not None and power != math.inf:
+        return _all_reduce(tensor**power, "sum", group) ** (1 / power)
     result = tensor.clone(memory_format=flambeau.contiguous_format)
     _note("all_reduce", result)
-    collectives.all_reduce(result, _OPS[op], group)
+    collectives.all_reduce(result, ReduceOp.MAX if power is not None else _OPS[op], group)
     return result
 
 

@@ -125,6 +125,23 @@ def reduction(
     return [placement], [Partial(_SUMS[name])] * len(outputs)
 
 
+def norm(
+    name: str, tensors: Sequence[Any], args: list[Any], placements: list[Placement], outputs: Any
+) -> Decision | None:
+    """Norms of vectors: those of the parts make that of the whole."""
+    tensor, placement = tensors[0], placements[0]
+    power = args[1] if len(args) > 1 and args[1] is not None else 2
+    if not isinstance(placement, Shard) or not isinstance(power, (int, float)) or power <= 0:
+        return None
+    chosen = args[2] if len(args) > 2 else None
+    dims = range(tensor.dim()) if chosen is None or chosen == [] else [chosen] if isinstance(chosen, int) else chosen
+    dims = [d % max(tensor.dim(), 1) for d in dims]
+    if placement.dim in dims:
+        return [placement], [Partial(f"norm{float(power)}")] * len(outputs)
+    kept = outputs[0].dim() == tensor.dim()
+    return [placement], [Shard(placement.dim - (0 if kept else sum(d < placement.dim for d in dims)))] * len(outputs)
+
+
 class _MeshSize:
     """The size of the mesh dimension that a decision is made for."""
 
@@ -342,6 +359,8 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("_flash_attention", "scaled_dot_product_attention", "_flash_attention_backward"), attention),
 }  # fmt: skip
 
+
+_RULES["linalg_vector_norm"] = _RULES["_norm_p"] = norm
 
 registered: dict[str, Callable[..., Any]] = {}  # rules of programs, by operator (`experimental.register_sharding`)
 

@@ -67,7 +67,8 @@ class Replicate(Placement):
 
 
 class Partial(Placement):
-    """Parts that have to be reduced: by "sum", "avg", "max", "min" or "product"."""
+    """Parts that have to be reduced: by "sum", "avg", "max", "min" or "product"; by "norm2" and its like when they are norms of
+    parts, of which the norm of the whole is made."""
 
     def __init__(self, reduce_op: str = "sum") -> None:
         self.reduce_op = reduce_op

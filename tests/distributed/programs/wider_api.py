@@ -197,7 +197,17 @@ def programs_register_rules():
     assert isinstance(values, DTensor)
 
 
+def norms_of_parts_make_the_norm_of_the_whole():
+    whole = torch.sin(torch.arange(24.0)).view(4, 6)
+    divided = distribute_tensor(whole, mesh, [Shard(0)])
+    for order, dims in ((2, None), (2, 0), (2, 1), (1, 0), (3, [0, 1]), (float("inf"), None)):
+        result = torch.linalg.vector_norm(divided, order, dims)
+        assert not result.placements[0].is_replicate(), "its parts were gathered"
+        assert torch.allclose(result.full_tensor(), torch.linalg.vector_norm(whole, order, dims), atol=1e-5)
+
+
 logits_stay_divided_in_the_loss()
+norms_of_parts_make_the_norm_of_the_whole()
 optimizer_state_moves_between_sharded_models()
 parameters_made_on_meta_are_filled_after_the_division()
 planners_may_be_subclassed()

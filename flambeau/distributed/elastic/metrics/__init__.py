@@ -1,0 +1,91 @@
+"""Counters and times of launched jobs, handed to handlers by group."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "ConsoleMetricHandler", "MetricHandler", "MetricStream", "NullMetricHandler", "configure", "getStream", "prof",
+    "put_metric",
+]  # fmt: skip
+
+
+@dataclass
+class MetricData:
+    timestamp: int
+    group_name: str
+    name: str
+    value: int
+
+
+class MetricHandler:
+    """Where metrics go; programs subclass it."""
+
+    def emit(self, metric_data: MetricData) -> None:
+        raise NotImplementedError(f"[{type(self).__name__}] expected `emit` in the subclass, got none")
+
+
+class ConsoleMetricHandler(MetricHandler):
+    def emit(self, metric_data: MetricData) -> None:
+        print(
+            f"[{metric_data.timestamp}][{metric_data.group_name}]: {metric_data.name}={metric_data.value}", flush=True
+        )
+
+
+class NullMetricHandler(MetricHandler):
+    def emit(self, metric_data: MetricData) -> None: ...
+
+
+class MetricStream:
+    """Metrics of one group."""
+
+    def __init__(self, group_name: str, handler: MetricHandler) -> None:
+        self.group_name, self.handler = group_name, handler
+
+    def add_value(self, metric_name: str, metric_value: int) -> None:
+        self.handler.emit(MetricData(int(time.time()), self.group_name, metric_name, metric_value))
+
+
+_handlers: dict[str, MetricHandler] = {}
+_default: list[MetricHandler] = [NullMetricHandler()]
+
+
+def configure(handler: MetricHandler, group: str | None = None) -> None:
+    """The handler of a group, or of all that have none."""
+    if group is None:
+        _default[0] = handler
+    else:
+        _handlers[group] = handler
+
+
+def getStream(group: str) -> MetricStream:
+    return MetricStream(group, _handlers.get(group, _default[0]))
+
+
+def put_metric(metric_name: str, metric_value: int, metric_group: str = "torchelastic") -> None:
+    getStream(metric_group).add_value(metric_name, metric_value)
+
+
+def prof(fn: Callable[..., Any] | None = None, group: str = "torchelastic") -> Callable[..., Any]:
+    """A decorator that records how long calls take, and whether they succeed."""
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            key, start = function.__qualname__, time.time()
+            try:
+                result = function(*args, **kwargs)
+            except Exception:
+                put_metric(f"{key}.failure", 1, group)
+                raise
+            put_metric(f"{key}.success", 1, group)
+            put_metric(f"{key}.duration.ms", int((time.time() - start) * 1000), group)
+            return result
+
+        return timed
+
+    return wrap if fn is None else wrap(fn)
