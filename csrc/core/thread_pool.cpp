@@ -26,7 +26,7 @@ namespace {
 constexpr int kMostWorkers = kMostThreads - 1, kWords = kMostThreads / 64;
 
 // How long idle workers and waiting callers spin, in nanoseconds.
-constexpr int64_t kSpin = 300'000, kHeldSpin = 2'000'000, kSharedSpin = 5'000;
+constexpr int64_t kSpin = 300'000, kHeldSpin = 2'000'000, kSharedSpin = 50'000;
 constexpr int64_t kCallerSpin = 20'000, kCallerYield = 200'000;
 constexpr int64_t kPreempted = 500'000;      // between two looks at the clock: somebody else had the core
 constexpr int64_t kSharedFor = 100'000'000;  // that the machine counts as shared after that

@@ -389,8 +389,9 @@ class _Writer:
         body: list[str] = []
         body.append(f"const int64_t total = {self.size_names[0] if flat and self.sizes else total};")
         body.append("const int64_t begin = total * thread / team, end = total * (thread + 1) / team;")
-        for name, (array, ctype, width) in accumulators.items():
-            body.append(f"{ctype}* __restrict {name} = {array} + thread * {width};")
+        for name, (array, ctype, initial) in accumulators.items():
+            body.append(f"{ctype}* __restrict {name} = {array} + thread * width;")
+            body.append(f"for (int64_t i = 0; i < width; ++i) {name}[i] = {initial};")
         body += self._scratch_lines()
         if flat:
             body += self._pass(0, "begin", "end") if self.sizes else self._point()
@@ -656,9 +657,7 @@ class _Writer:
             ctype = _wide(reduce)  # there may be many rows
             array, name = self.fresh("sums"), self.fresh("sum")
             lines.append(f"{ctype}* {array} = ({ctype}*)malloc(sizeof({ctype}) * width * threads);")
-            initial = self._initial(reduce, ctype)
-            lines.append(f"for (int64_t i = 0; i < width * threads; ++i) {array}[i] = {initial};")
-            accumulators[name] = (array, ctype, "width")
+            accumulators[name] = (array, ctype, self._initial(reduce, ctype))
             self.column_accumulators[member.loop.write.buffer] = name
         return accumulators
 
