@@ -7,6 +7,7 @@ types are containers, and how they come apart, is in `_pytree_nodes.py`.
 from __future__ import annotations
 
 import json
+import sys
 import types
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -417,10 +418,41 @@ def tree_map_with_path(func: Callable[..., Any], tree: PyTree, *rests: PyTree, i
 DEFAULT_TREESPEC_SERIALIZATION_PROTOCOL = 1
 
 
+_NAMEDTUPLES: dict[str, type] = {}  # registered, by the name that files have for them
+
+
+def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
+    """The name that files have for a named tuple class."""
+    _NAMEDTUPLES[serialized_type_name] = cls
+
+
+def _namedtuple_name(cls: type) -> str:
+    known = next((name for name, one in _NAMEDTUPLES.items() if one is cls), None)
+    return f"{cls.__module__}.{cls.__qualname__}" if known is None else known
+
+
+def _namedtuple_class(name: str) -> type:
+    """The class of that name, where it is registered or its module is imported."""
+    if name.startswith('"'):
+        name = json.loads(name).replace(":", ".")
+    found = _NAMEDTUPLES.get(name)
+    if found is None:
+        module, _, leaf = name.rpartition(".")
+        found = getattr(sys.modules.get(module), leaf, None)
+    if found is None:
+        raise ValueError(f"Deserializing named tuple {name} in pytree: it is neither registered nor imported.")
+    if not isinstance(found, type) or not is_namedtuple_class(found):
+        raise TypeError(f"[treespec_loads] expected the name of a class of named tuples, got {name!r}")
+    return found
+
+
 def _to_json(spec: TreeSpec) -> dict[str, Any]:
     if spec.type is None:
         return {"type": None, "context": None, "children_spec": []}
     node = SUPPORTED_NODES[spec.type]
+    if node.serialized_type_name == "collections.namedtuple":  # named as text, without quotes
+        children = [_to_json(child) for child in spec._children]
+        return {"type": node.serialized_type_name, "context": _namedtuple_name(spec.context), "children_spec": children}
     context = spec.context if node.to_dumpable_context is None else node.to_dumpable_context(spec.context)
     try:
         text = json.dumps(context)
@@ -444,6 +476,9 @@ def _from_json(data: Mapping[str, Any]) -> TreeSpec:
             break
     else:
         raise ValueError(f"Deserializing {data['type']} in pytree is not registered.")
+    if node.serialized_type_name == "collections.namedtuple":
+        made = _namedtuple_class(data["context"])
+        return TreeSpec(node.type, made, [_from_json(child) for child in data["children_spec"]])
     context = json.loads(data["context"])
     if node.from_dumpable_context is not None:
         context = node.from_dumpable_context(context)

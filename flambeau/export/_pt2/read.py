@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 import operator
 from math import inf
@@ -385,21 +386,13 @@ def _module_call(data: Json) -> ModuleCallEntry:
 
 
 def _read_named_tuples(fields: Json) -> None:
-    """Makes classes for named tuples of the program that are not registered in this process."""
-    import collections
-
+    """Makes classes for named tuples of the program that this process does not know."""
     for name, held in fields.items():
-        leaf = name.rpartition(".")[2]
-        if (
-            any(node.serialized_type_name == name for node in pytree.SUPPORTED_NODES.values())
-            or not leaf.isidentifier()
-        ):
-            continue
-        made = collections.namedtuple(leaf, held["field_names"])  # type: ignore[misc]
-        _stand_ins[name] = made
-
-
-_stand_ins: dict[str, Any] = {}
+        try:
+            pytree._namedtuple_class(name)
+        except ValueError:
+            made = collections.namedtuple(name.rpartition(".")[2], held["field_names"])  # type: ignore[misc]
+            pytree._register_namedtuple(made, serialized_type_name=name)
 
 
 __all__ = ["read_program", "Expr"]

@@ -6,7 +6,6 @@ names of its results. Values are described by a union with one key, `{"as_int": 
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 from typing import TYPE_CHECKING, Any
@@ -454,8 +453,7 @@ def _named_tuples(program: ExportedProgram) -> Json:
 
     def walk(spec: Any) -> None:
         if spec.type is not None and hasattr(spec.context, "_fields"):
-            name = json.loads(pytree.treespec_dumps(spec))[1]["context"]
-            found[json.loads(name)] = {"field_names": list(spec.context._fields)}
+            found[pytree._namedtuple_name(spec.context)] = {"field_names": list(spec.context._fields)}
         for child in spec.children():
             walk(child)
 

@@ -170,6 +170,71 @@ def _group_norm(
     return fl.native_group_norm(input, weight, bias, n, c, math.prod(input.shape[2:]), num_groups, eps)[0]
 
 
+# ---------------------------------------------------------------------------------------------- small ones
+
+
+@_core("silu")
+def _silu(self: Any) -> Any:
+    return self * fl.sigmoid(self)
+
+
+@_core("hardswish")
+def _hardswish(self: Any) -> Any:
+    return self * fl.clamp(self + 3, 0, 6) / 6
+
+
+@_core("hardsigmoid")
+def _hardsigmoid(self: Any) -> Any:
+    return fl.clamp(self + 3, 0, 6) / 6
+
+
+@_core("softplus")
+def _softplus(self: Any, beta: Any = 1, threshold: Any = 20) -> Any:
+    scaled = self * beta
+    return fl.where(scaled > threshold, self, fl.log1p(fl.exp(scaled)) / beta)
+
+
+@_core("masked_fill")
+def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
+    if not isinstance(value, fl.Tensor):
+        value = fl.scalar_tensor(value, dtype=self.dtype, device=self.device)
+    return fl.where(mask, value, self)
+
+
+@_core("stack")
+def _stack(tensors: Any, dim: int = 0) -> Any:
+    return fl.cat([fl.unsqueeze(x, dim) for x in tensors], dim)
+
+
+@_core("split.Tensor", "unsafe_split.Tensor")
+def _split(self: Any, split_size: int, dim: int = 0) -> Any:
+    length = self.shape[dim]
+    if not isinstance(length, int) or not isinstance(split_size, int) or split_size <= 0:
+        return NotImplemented
+    return fl.split_with_sizes(self, [min(split_size, length - i) for i in range(0, length, split_size)], dim)
+
+
+@_core("std.dim")
+def _std(self: Any, dim: Any, unbiased: bool = True, keepdim: bool = False) -> Any:
+    return fl.sqrt(fl.var(self, dim, correction=int(unbiased), keepdim=keepdim))
+
+
+@_core("mse_loss")
+def _mse_loss(
+    input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean", weight: Any = None
+) -> Any:
+    if size_average is not None or reduce is not None or weight is not None or input.shape != target.shape:
+        return NotImplemented
+    square = fl.pow(input - target, 2)
+    return square if reduction == "none" else square.mean() if reduction == "mean" else square.sum()
+
+
+@_core("adaptive_avg_pool2d")
+def _adaptive_avg_pool2d(self: Any, output_size: Any) -> Any:
+    sizes = [output_size] * 2 if isinstance(output_size, int) else list(output_size)
+    return self.mean([-1, -2], keepdim=True) if sizes == [1, 1] else NotImplemented
+
+
 @functools.cache
 def table() -> dict[Any, Callable[..., Any]]:
     """The functions by operator, as programs hand them to `run_decompositions`."""
