@@ -267,6 +267,10 @@ class Lowering:
             f"{self.bind(_is_instance, 'is_instance')}({self.of(node._inputs[0])}, {self.bind(tuple(kinds), 'types')})",
         )
 
+    def prim_ModuleContainerIndex(self, node: Node, depth: int) -> None:
+        owner, index = (self.of(v) for v in node._inputs)
+        self.assign(node, depth, f"{self.bind(_module_at, 'module_at')}({owner}, {index})")
+
     def prim_EnumValue(self, node: Node, depth: int) -> None:
         self.assign(node, depth, f"{self.of(node._inputs[0])}.value")
 
@@ -414,6 +418,15 @@ def _dynamic_call(owner: Any, name: str, *args: Any) -> Any:
     return kind.methods[name].run()(owner, *args)
 
 
+def _module_at(container: Any, index: Any) -> Any:
+    if isinstance(index, str):
+        return container._modules[index]
+    modules = list(container._modules.values())
+    if not -len(modules) <= index < len(modules):
+        raise IndexError("list index out of range")
+    return modules[index]
+
+
 def _forked(function: Any) -> Any:
     from flambeau.jit import fork
 
@@ -505,7 +518,7 @@ def _located(error: Exception, file: str, places: list[Node | None], name: str) 
         )
     told = "\n".join(trace)
     cls = getattr(original, "_script_class", None)
-    kind = type(original).__name__ if cls is None else cls.rpartition(".")[2]
+    kind = type(original).__name__ if cls is None else cls
     kind = "RuntimeError" if isinstance(original, JitError) and cls is None else kind
     head = "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call last):\n"
     message = f"{head}{told}\n{kind}: {original}\n"

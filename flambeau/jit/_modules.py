@@ -238,9 +238,7 @@ class _Compiled(ScriptModule):
         return copy.copy(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        import pickle
-
-        raise pickle.PickleError(
+        raise RuntimeError(
             "ScriptModules cannot be deepcopied using copy.deepcopy or saved using torch.save. Mixed serialization of script and non-script modules is not supported. For purely script modules use my_script_module.save(<filename>) instead."
         )
 

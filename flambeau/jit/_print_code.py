@@ -362,6 +362,10 @@ class CodePrinter:
         text = kinds[0] if len(kinds) == 1 else f"({', '.join(kinds)})"
         self.assign(node, f"isinstance({self.use(node._inputs[0])}, {text})", indent, inline)
 
+    def prim_tolist(self, node: Node, indent: str, inline: set[int]) -> None:
+        kind = self.kind(node._outputs[0].type())
+        self.assign(node, f"annotate({kind}, {self.use(node._inputs[0])}.tolist())", indent, set())
+
     def prim_EnumValue(self, node: Node, indent: str, inline: set[int]) -> None:
         self.assign(node, f"({self.use(node._inputs[0])}).value", indent, inline)
 

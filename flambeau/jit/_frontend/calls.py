@@ -159,6 +159,9 @@ class Calls:
         return self.as_value(thing, node)
 
     def compile_callee(self, function: Any, node: Any) -> None:
+        if function._compiling:
+            name = function.name.rpartition(".")[2]
+            raise self.error(node, f"function '{name}' is called recursively. Recursive calls are not supported")
         try:
             function.ensure()
         except RuntimeError as error:
@@ -480,7 +483,9 @@ class Calls:
         if len(node.args) != 2:
             raise self.error(node, f"Expected a type and a value for annotate, got {len(node.args)} arguments")
         kind = self.type_of(node.args[0])
-        value = self.implicitly(self.as_value(self.expression(node.args[1], kind), node), kind, self.in_archive)
+        with self.expecting(kind):
+            value = self.as_value(self.expression(node.args[1], kind), node)
+        value = self.implicitly(value, kind, self.in_archive)
         if not T.is_subtype(value.type(), kind):
             raise self.error(
                 node, f"expected an expression of type {kind.annotation_str} but found {value.type().annotation_str}"
@@ -531,7 +536,14 @@ class ToList(Sugared):
         self.owner = owner
 
     def call(self, e: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
-        raise e.error(node, "Expected type hint for result of tolist()")
+        kind, dims = e.expected, 0
+        while isinstance(kind, T.ListType):
+            kind, dims = kind.element, dims + 1
+        codes = {T.INT: 0, T.FLOAT: 1, T.BOOL: 2, T.COMPLEX: 3}
+        if kind not in codes:
+            raise e.error(node, "Expected type hint for result of tolist()")
+        inputs = [self.owner, e.graph.insertConstant(dims), e.graph.insertConstant(codes[kind])]
+        return e.graph.insert("prim::tolist", inputs, [e.expected])._outputs[0]
 
 
 class NewTensor(Sugared):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from flambeau.jit import _types as T
@@ -38,7 +40,7 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
         self.in_archive = declaration.in_archive
         self.allow_unions = declaration.in_archive
         self.in_constructor = False
-        self.container_hint: T.JitType | None = None
+        self.expected: T.JitType | None = None
         self.declaring: Any = None
 
     # ------------------------------------------------------------------ the whole function
@@ -142,6 +144,19 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
             return self.resolve(name, ast.Name(name, ast.Load()))
         except RuntimeError:
             return None
+
+    @contextlib.contextmanager
+    def expecting(self, kind: T.JitType | None) -> Iterator[None]:
+        """While it lasts, the annotation says what an expression without a type of its own is."""
+        before, self.expected = self.expected, kind
+        try:
+            yield
+        finally:
+            self.expected = before
+
+    @property
+    def container_hint(self) -> T.JitType | None:
+        return self.expected if isinstance(self.expected, T.InterfaceType) else None
 
     def type_of(self, node: ast.expr) -> T.JitType:
         return type_of_node(node, self.resolver, self.source)

@@ -461,6 +461,19 @@ class ModuleRef(Sugared):
             kind.properties[name] = (getter, setter)
         return e.call_compiled_method(self.place, kind.properties[name][0], [], {}, node)
 
+    def set_property(self, e: Any, name: str, value: Any, node: Any) -> bool:
+        """Assign to a property of the module's class; False if there is none of that name."""
+        member = getattr(type(self.concrete.instance), name, None)
+        if not isinstance(member, property) or name in self.kind.attributes:
+            return False
+        if member.fset is None:
+            raise e.error(node, f"Tried to set read-only attribute: {name}")
+        if name not in self.kind.properties:
+            getter = self._accessor(f"__{name}_getter", member.fget)
+            self.kind.properties[name] = (getter, self._accessor(f"__{name}_setter", member.fset))
+        e.call_compiled_method(self.place, self.kind.properties[name][1], [value], {}, node)
+        return True
+
     def _accessor(self, name: str, function: Any) -> Function:
         from flambeau.jit._frontend.source import read_function
 
@@ -539,8 +552,8 @@ class ModuleRef(Sugared):
                 node,
                 "Unable to extract string literal index. ModuleDict indexing is only supported with string literals. For example, 'i = \"a\"; self.layers[i](x)' will fail because i is not a literal. Enumeration of ModuleDict is supported, e.g. 'for k, v in self.items(): out = v(inp)'; ModuleList indexing is only supported with integer literals",
             )
-        place = e.graph.insert("prim::ModuleContainerIndex", [self.place, e.as_value(index, node)], [hint])
-        return place._outputs[0]
+        found = e.operator("prim::ModuleContainerIndex", [self.place, e.as_value(index, node)], node)
+        return e.graph.insert("prim::unchecked_cast", [found], [hint])._outputs[0]
 
 
 class _DictView(Sugared):

@@ -275,7 +275,8 @@ class Statements:
         kind = self.type_of(node.annotation)
         if node.value is None:
             raise self.unsupported(node, "without assigned value")
-        value = self.as_value(self.expression(node.value, kind), node)
+        with self.expecting(kind):
+            value = self.as_value(self.expression(node.value, kind), node)
         value = self.implicitly(value, kind)
         if not T.is_subtype(value.type(), kind):
             raise self.error(
@@ -372,6 +373,8 @@ class Statements:
         self.set_attribute(owner, target.attr, value, node)
 
     def set_attribute(self, owner: Any, name: str, value: Any, node: Any) -> None:
+        if hasattr(owner, "set_property") and owner.set_property(self, name, value, node):
+            return
         place = owner.owner_value(self, node) if hasattr(owner, "owner_value") else owner
         if not isinstance(place, Value) or not isinstance(place.type(), T.ClassType):
             raise self.error(
