@@ -142,11 +142,16 @@ def _inside(value: Any) -> str:
 
 
 def _format(text: str, *values: Any) -> str:
-    return text.format(*values)
+    """Each `{}` is replaced by the next value; other braces are text."""
+    parts = text.split("{}")
+    if len(parts) - 1 > len(values):
+        raise RuntimeError(f"Too few arguments for format string: {text}")
+    filled = [part + _to_string(value) for part, value in zip(parts[:-1], values)]
+    return "".join([*filled, parts[-1]])
 
 
 def _percent(text: str, *values: Any) -> str:
-    return text % values
+    return text % (values[0] if len(values) == 1 and isinstance(values[0], tuple) else values)
 
 
 def _split_lines(text: str, keepends: bool = False) -> list[str]:

@@ -31,6 +31,7 @@ class Function:
         self._callable: Any = None
         self.prepare: Callable[[Any], None] | None = None
         self.is_traced = False
+        self.owner: T.ClassType | None = None  # the class that a hook is written with
 
     def ensure(self) -> Function:
         """Compile unless that has been done."""

@@ -1,10 +1,9 @@
-"""Hooks of scripted modules: compiled with the module, called around `forward`."""
+"""Hooks of scripted modules: compiled into the module's type; who calls the module calls them around `forward`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from flambeau.jit import _types as T
 from flambeau.jit._functions import Function
 
 
@@ -17,22 +16,7 @@ def compile_hooks(concrete: Any) -> None:
         for hook in getattr(instance, table, {}).values():
             name = getattr(hook, "__name__", "hook")
             function = Function(f"{kind.name}.{name}", lambda hook=hook: read_function(hook, kind), hook)
+            function.owner = kind
             function.ensure()
             target.append(function)
             kind.methods[name] = function
-
-
-def call_with_hooks(module: Any, *args: Any) -> Any:
-    """`forward` between the hooks of the module's type."""
-    kind: T.ClassType = module._script_type
-    values: Any = args
-    for hook in kind.pre_hooks:
-        result = hook.run()(module, values)
-        if result is not None:
-            values = result if isinstance(result, tuple) else (result,)
-    output = kind.methods["forward"].run()(module, *values)
-    for hook in kind.hooks:
-        result = hook.run()(module, values, output)
-        if result is not None:
-            output = result
-    return output

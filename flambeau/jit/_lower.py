@@ -298,12 +298,6 @@ class Lowering:
     def prim_CallMethod(self, node: Node, depth: int) -> None:
         name = node.attribute("name")
         inputs = [self.of(v) for v in node._inputs]
-        kind = node._inputs[0].type()
-        if name == "forward" and isinstance(kind, T.ClassType) and (kind.pre_hooks or kind.hooks):
-            from flambeau.jit._hooks import call_with_hooks
-
-            self.assign(node, depth, f"{self.bind(call_with_hooks, 'with_hooks')}({', '.join(inputs)})")
-            return
         self._method_call(node, depth, name, inputs)
 
     def prim_CallFunction(self, node: Node, depth: int) -> None:

@@ -501,14 +501,8 @@ def _instantiate(instance: Module, concrete: Any, memo: dict[int, Any], kind_of:
         made._modules[name] = (
             None if child is None else _instantiate(child, concrete.children[name], memo, RecursiveScriptModule)
         )
-    for name in (
-        "_state_dict_hooks",
-        "_load_state_dict_pre_hooks",
-        "_state_dict_pre_hooks",
-        "_load_state_dict_post_hooks",
-    ):
-        if name in instance.__dict__ and name in made.__dict__:
-            pass
+    for table in ("_forward_pre_hooks", "_forward_hooks"):
+        made.__dict__[table].update(instance.__dict__[table])
     return made
 
 

@@ -514,7 +514,8 @@ def implements(a: JitType, interface: InterfaceType) -> bool:
         return False
     for name, schema in interface.methods.items():
         own = a.methods.get(name)
-        own = getattr(own, "schema", own)
+        if hasattr(own, "ensure"):
+            own = own.ensure().schema
         if own is None or len(own.arguments) != len(schema.arguments):
             return False
         pairs = zip(own.arguments[1:], schema.arguments[1:])

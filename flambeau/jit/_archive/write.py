@@ -40,6 +40,8 @@ class CodeWriter:
 
     def need(self, kind: T.JitType) -> None:
         """Queue the definition of a named type or function."""
+        if isinstance(kind, T.FunctionType) and kind.function.owner is not None:
+            kind = kind.function.owner
         target: Any = kind.function if isinstance(kind, T.FunctionType) else kind
         named = isinstance(kind, (T.ClassType, T.InterfaceType, T.EnumType, T.FunctionType)) or (
             isinstance(kind, T.TupleType) and kind.name
@@ -121,6 +123,10 @@ class CodeWriter:
             for label, names in (("parameters", kind.parameters), ("buffers", kind.buffers)):
                 ordered = [n for n in kind.attributes if n in names]
                 lines.append(f"  __{label}__ = [{''.join(f'{quoted(n)}, ' for n in ordered)}]")
+        for label, hooks in (("pre_hooks", kind.pre_hooks), ("hooks", kind.hooks)):
+            if hooks:
+                names_text = "".join(f"{quoted(h.name.rpartition('.')[2])}, " for h in hooks)
+                lines.append(f"  __forward_{label}__ = [{names_text}]")
         for attribute, part in kind.attributes.items():
             self.need(part)
             if attribute.isidentifier():

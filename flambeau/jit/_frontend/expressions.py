@@ -87,7 +87,7 @@ class Expressions:
         text, values = "", []
         for part in node.values:
             if isinstance(part, ast.Constant):
-                text += str(part.value).replace("{", "{{").replace("}", "}}")
+                text += str(part.value)
             elif isinstance(part, ast.FormattedValue):
                 if part.conversion != -1:
                     raise self.unsupported(part, "Don't support conversion in JoinedStr")
@@ -205,8 +205,7 @@ class Expressions:
         if isinstance(left.type(), T.ClassType):
             return self.call_method(left, [method], [right], {}, node)
         if op is ast.Mod and left.type() == T.STRING:
-            items = self.elements_of(right, node) if isinstance(right.type(), T.TupleType) else [right]
-            return self.operator("aten::percentFormat", [left, *items], node)
+            return self.operator("aten::percentFormat", [left, right], node)
         if op is ast.Add and isinstance(left.type(), T.TupleType) and isinstance(right.type(), T.TupleType):
             return Several([*self.elements_of(left, node), *self.elements_of(right, node)]).value(self, node)  # type: ignore[arg-type]
         if op is ast.FloorDiv and (isinstance(left.type(), T.TensorType) or isinstance(right.type(), T.TensorType)):
@@ -236,6 +235,10 @@ class Expressions:
         if isinstance(op, (ast.In, ast.NotIn)):
             if isinstance(b.type(), T.ClassType):
                 found = self.call_method(b, ["__contains__"], [a], {}, node)
+            elif b.type() == T.STRING:
+                stop = self.operator("aten::len", [b], node)
+                place = self.operator("aten::find", [b, a, self.graph.insertConstant(0), stop], node)
+                found = self.operator("aten::ne", [place, self.graph.insertConstant(-1)], node)
             else:
                 if isinstance(b.type(), T.TupleType):
                     b = self.implicitly(b, T.ListType(a.type()))

@@ -352,7 +352,23 @@ class ModuleRef(Sugared):
         return self.place
 
     def call(self, e: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
-        return self.attr(e, "forward", node).call(e, args, kwargs, node)
+        forward = self.attr(e, "forward", node)
+        if not self.kind.pre_hooks and not self.kind.hooks:
+            return forward.call(e, args, kwargs, node)
+        return self._call_with_hooks(e, forward, [e.as_value(a, node) for a in args], kwargs, node)
+
+    def _call_with_hooks(self, e: Any, forward: Any, args: list[Value], kwargs: dict[str, Any], node: Any) -> Any:
+        """`forward` between the calls of the hooks, each of which may replace what it is given."""
+        given = Several(list(args)).value(e, node)
+        for hook in self.kind.pre_hooks:
+            result = e.call_function([hook], [self.place, given], {}, node)
+            if result.type() != T.NONE:
+                given = result if isinstance(result.type(), T.TupleType) else Several([result]).value(e, node)
+        output = e.as_value(forward.call(e, e.unpack(given), kwargs, node), node)
+        for hook in self.kind.hooks:
+            result = e.call_function([hook], [self.place, given, output], {}, node)
+            output = output if result.type() == T.NONE else result
+        return output
 
     def has_attr(self, e: Any, name: str) -> bool:
         kind = self.kind

@@ -38,6 +38,9 @@ class Subscripts:
     def index_value(self, owner: Value, index: Any, node: Any) -> Value:
         kind = owner.type()
         value = self.as_value(index, node)
+        if isinstance(kind, T.ClassType) and "__getitem__" not in kind.methods and self.container_hint is not None:
+            found = self.operator("prim::ModuleContainerIndex", [owner, value], node)
+            return self.graph.insert("prim::unchecked_cast", [found], [self.container_hint])._outputs[0]
         if isinstance(kind, T.ClassType):
             return self.call_method(owner, ["__getitem__"], [value], {}, node)
         if isinstance(kind, T.TupleType):
