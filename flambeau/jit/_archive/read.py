@@ -350,7 +350,12 @@ def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None =
             raise ValueError(f"The provided filename {f} is a directory")
     with serialization._opened(f) as source:
         reader = serialization.Reader(source)
-        return _read(reader, map_location, _extra_files)
+        try:
+            return _read(reader, map_location, _extra_files)
+        except (AttributeError, KeyError, IndexError, TypeError, AssertionError, ValueError) as error:
+            raise RuntimeError(
+                f"[jit.load] expected a well-formed archive, got one that fails: {type(error).__name__}: {error}"
+            ) from error
 
 
 def _read(reader: Any, map_location: Any, extra: dict[str, Any] | None) -> Any:
@@ -362,7 +367,10 @@ def _read(reader: Any, map_location: Any, extra: dict[str, Any] | None) -> Any:
     code = CodeReader(reader.read, reader.names())
     constants = _Prefixed(reader, map_location)
     try:
-        code.constants = tuple(unpickle(reader.read("constants.pkl"), constants.storage, code))
+        table = unpickle(reader.read("constants.pkl"), constants.storage, code)
+        if not isinstance(table, tuple):
+            raise unpickler.UnpicklingError(f"[jit.load] expected a tuple of constants, got {type(table).__name__}")
+        code.constants = table
         made = unpickle(reader.read("data.pkl"), loader.storage, code)
     except RecursionError:
         raise unpickler.UnpicklingError(
