@@ -163,6 +163,20 @@ def test_two_sizes_vary():
         check(model, package, fl.randint(0, 11, (batch, length)))
 
 
+class Products(nn.Module):
+    def forward(self, x, y):
+        return x @ y.transpose(1, 2), y.mean(2)
+
+
+@fl.no_grad()
+def test_three_sizes_vary():
+    batch, n, k = Dim("batch", min=1, max=16), Dim("n", min=2, max=40), Dim("k", min=2, max=40)
+    shapes = ({0: batch, 1: n}, {0: batch, 1: k})
+    package = aoti_compile_and_load(export(Products(), (fl.randn(3, 4, 8), fl.randn(3, 5, 8)), dynamic_shapes=shapes))
+    for b, rows, columns in [(1, 2, 2), (16, 40, 40), (7, 13, 29), (2, 3, 31)]:
+        check(Products(), package, fl.randn(b, rows, 8), fl.randn(b, columns, 8))
+
+
 class Halving(nn.Module):
     def __init__(self):
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -207,6 +208,8 @@ class Recording:
             parts.setdefault((*sampling.pattern_of(point), *(n % step for n in point)), []).append(point)
         ready = []
         for points in parts.values():
+            # A plan settles on the sizes that vary among its first graphs: all of them should.
+            random.Random(0).shuffle(points)
             for known, indices in _C._group_plans([self.graphs[p] for p in points]):
                 chosen = [points[i] for i in indices]
                 if known or (len(chosen) == 1 and max(sampling.pattern_of(chosen[0]), default=0) < 2):
@@ -217,7 +220,8 @@ class Recording:
         """The group that each graph is in, whether that is known or not."""
         number = dict.fromkeys(self.graphs, 0)
         points = list(self.graphs)
-        for k, (_, indices) in enumerate(_C._group_plans(list(self.graphs.values()))):
+        random.Random(0).shuffle(points)
+        for k, (_, indices) in enumerate(_C._group_plans([self.graphs[p] for p in points])):
             for i in indices:
                 number[points[i]] = k
         return list(number.values())

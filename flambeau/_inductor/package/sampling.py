@@ -37,9 +37,11 @@ def _ladder(low: int, high: int) -> list[int]:
 
 
 def _thinned(steps: list[int], count: int) -> list[int]:
+    """Some of the steps, the first two among them: with neighbours, plans know of no remainder to look at."""
     if len(steps) <= count:
         return steps
-    return [steps[i * (len(steps) - 1) // (count - 1)] for i in range(count)]
+    rest = steps[1:]
+    return [steps[0], *(rest[i * (len(rest) - 1) // (count - 2)] for i in range(count - 1))]
 
 
 def first_points(ranges: list[tuple[int, int]]) -> list[Point]:
@@ -76,7 +78,7 @@ def borders(points: list[Point], groups: list[int]) -> Iterator[Point]:
 def points_by_remainder(pattern: Point, ranges: list[tuple[int, int]], step: int) -> Iterator[Point]:
     """Points of a pattern for every combination of remainders of a step, for plans that look at them."""
     axes = [axis for axis, size in enumerate(pattern) if size == 2]
-    multiples = (0, 1, 2, 3, 5, 7) if len(axes) == 1 else (0, 1, 3)
+    multiples = (0, 1, 2, 3, 5, 7) if len(axes) == 1 else (0, 1, 2, 4, 6) if len(axes) == 2 else (0, 1, 3)
     for remainders in itertools.product(range(step), repeat=len(axes)):
         for times in itertools.product(multiples, repeat=len(axes)):
             point = list(pattern)
