@@ -208,10 +208,11 @@ def _define() -> None:
         ("wait_tensor(Tensor tensor) -> Tensor", lambda t: t.clone(), lambda t: like(t)),
     )
     for schema, kernel, shape in table:
-        name = f"_c10d_functional::{schema.partition('(')[0]}"
-        library.define(name, schema[schema.index("(") :])
-        library.impl(name, ("cpu", "cuda"), kernel)
-        library.register_fake(name, shape)
+        for namespace in ("_c10d_functional", "c10d_functional"):  # the second is an older name
+            name = f"{namespace}::{schema.partition('(')[0]}"
+            library.define(name, schema[schema.index("(") :])
+            library.impl(name, ("cpu", "cuda"), kernel)
+            library.register_fake(name, shape)
 
     def derivative(name: str, backward: Any, keep: Any) -> None:
         library.register_autograd(f"_c10d_functional::{name}", backward, setup_context=keep)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import defaultdict
 from typing import Any
 
 from flambeau.distributed.tensor import _redistribute
@@ -63,5 +63,7 @@ class CommDebugMode:
         import flambeau
         from flambeau.distributed import _functional_collectives  # noqa: F401
 
-        counted = Counter(self._kinds())
-        return {getattr(flambeau.ops._c10d_functional, kind): count for kind, count in counted.items()}
+        counts: Any = defaultdict(int)
+        for kind in self._kinds():
+            counts[getattr(flambeau.ops.c10d_functional, kind)] += 1
+        return counts

@@ -206,7 +206,18 @@ def norms_of_parts_make_the_norm_of_the_whole():
         assert torch.allclose(result.full_tensor(), torch.linalg.vector_norm(whole, order, dims), atol=1e-5)
 
 
+def collectives_are_counted():
+    from torch.distributed.tensor.debug import CommDebugMode
+
+    divided = distribute_tensor(torch.ones(4, 4), mesh, [Shard(0)])
+    with CommDebugMode() as counter:
+        divided.redistribute(mesh, [Replicate()])
+    counts, ops = counter.get_comm_counts(), torch.ops.c10d_functional
+    assert counts[ops.all_gather_into_tensor] == 1 and counts[ops.all_reduce] == 0
+
+
 logits_stay_divided_in_the_loss()
+collectives_are_counted()
 norms_of_parts_make_the_norm_of_the_whole()
 optimizer_state_moves_between_sharded_models()
 parameters_made_on_meta_are_filled_after_the_division()
