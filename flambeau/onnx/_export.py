@@ -145,6 +145,7 @@ def _captured(
     """The exported program, and names for its dimensions that vary."""
     if isinstance(model, ExportedProgram):
         return model, {}
+    model = _written_in_python(model)
     if not isinstance(model, fl.nn.Module):
         if not callable(model):
             raise TypeError(f"[onnx.export] expected a module or an exported program, got {type(model).__name__}")
@@ -166,6 +167,19 @@ def _captured(
             if name is not None and not isinstance(size, int) and size is not None:
                 names.setdefault(repr(size), name)
     return program, names
+
+
+def _written_in_python(model: Any) -> Any:
+    """The module that a scripted one was made from: the two share their parameters."""
+    if not isinstance(model, fl.nn.Module) or not any(cls.__name__ == "ScriptModule" for cls in type(model).__mro__):
+        return model
+    original = vars(model).get("_script_original")
+    if not isinstance(original, fl.nn.Module):
+        raise OnnxExporterError(
+            "[onnx.export] expected a module written in Python, got a traced one or one that was read from an archive; export "
+            "the module that it was made from"
+        )
+    return original
 
 
 def _exported(model: Any, args: Any, kwargs: Any, shapes: Any) -> ExportedProgram:

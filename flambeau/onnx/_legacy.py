@@ -53,6 +53,28 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
     _SYMBOLICS.pop(symbolic_name, None)
 
 
+class LegacyGraph:
+    """The graph that a registered function gets: attributes say their type at the end of their names (`axis_i=0`)."""
+
+    def __init__(self, builder: Any) -> None:
+        self._builder = builder
+        self.opset = builder.opset
+
+    def op(self, name: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+        domain, _, op_type = name.rpartition("::")
+        named = {key[:-2] if key[-2:] in ("_i", "_f", "_s", "_t") else key: value for key, value in attributes.items()}
+        if domain not in ("", "onnx"):
+            self._builder.model.domains.setdefault(domain, 1)
+        return self._builder.op(op_type, *inputs, outputs=outputs, domain="" if domain == "onnx" else domain, **named)
+
+
+def _for_builder(function: Callable[..., Any]) -> Callable[..., Any]:
+    def translate(g: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(LegacyGraph(g), *args, **kwargs)
+
+    return translate
+
+
 def registered_symbolics() -> dict[str, Callable[..., Any]]:
     """The registered translations by the full names of operators."""
     from flambeau import _C

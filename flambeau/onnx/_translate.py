@@ -58,7 +58,9 @@ class Translatable(Operators):
 
 def translated(program: ExportedProgram, opset: int, table: Table | None = None) -> Model:
     """The model of a program."""
-    custom = _by_full_name(table or {})
+    from flambeau.onnx._legacy import registered_symbolics
+
+    custom = registered_symbolics() | _by_full_name(table or {})
     kind = type("Translatable", (Translatable,), {"custom": frozenset(custom)})
     flat = decomposed(program, None, record_type=kind)
     model = Model(Graph("main_graph"), opset)

@@ -196,3 +196,20 @@ def test_weights_are_replaced():
     other = {name: fl.zeros_like(value) for name, value in net.state_dict().items()}
     made.apply_weights(other)
     assert made(fl.randn(2, 4))[0].abs().sum() == 0
+
+
+def test_registered_symbolics(doubled):
+    fl.onnx.register_custom_op_symbolic("onnxtest::doubled", lambda g, x: g.op("Concat", x, x, axis_i=0), 17)
+    try:
+        x = fl.randn(3)
+        made = fl.onnx.export(Doubling(), (x,))
+        assert made.model_proto.graph.node[0].op_type == "Concat"
+    finally:
+        fl.onnx.unregister_custom_op_symbolic("onnxtest::doubled", 17)
+
+
+def test_scripted_modules():
+    net, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval(), fl.randn(2, 4)
+    assert fl.allclose(fl.onnx.export(fl.jit.script(net), (x,))(x)[0], net(x), atol=1e-5)
+    with pytest.raises(fl.onnx.OnnxExporterError, match="made from"):
+        fl.onnx.export(fl.jit.trace(net, (x,)), (x,))
