@@ -1,7 +1,4 @@
-"""The machine's accelerator, whichever it is: a CUDA device where there is one.
-
-Devices registered from outside are not counted: they have neither streams nor memory statistics to answer with.
-"""
+"""The machine's accelerator, whichever it is: a CUDA device where there is one, else a registered device that is one."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ __all__ = [
 class _Needs:
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if cls.__module__ == __name__ and is_available():
-            return getattr(_cuda(), cls.__name__)(*args, **kwargs)
+            return getattr(_module(cls.__name__), cls.__name__)(*args, **kwargs)
         raise RuntimeError(f"[{cls.__name__}] expected an accelerator, got a machine or build without one")
 
 
@@ -39,26 +36,44 @@ def _cuda() -> ModuleType:
     return cuda
 
 
+def _outside() -> Any:
+    """The registered device that is the accelerator, or None."""
+    import sys
+
+    backends = sys.modules.get("flambeau.backends")
+    known = list(backends.registered.values()) if backends is not None else []
+    return next((device for device in known if device.accelerator), None)
+
+
 def _module(function: str) -> ModuleType:
     """The module of the accelerator, or the error of a machine that has none."""
-    if not is_available():
+    if _cuda().is_available():
+        return _cuda()
+    outside = _outside()
+    if outside is None:
         raise RuntimeError(f"[accelerator.{function}] expected an accelerator, got none on this machine")
-    return _cuda()
+    return outside.module  # type: ignore[no-any-return]
 
 
 def is_available() -> bool:
-    return bool(_cuda().is_available())
+    return bool(_cuda().is_available()) or _outside() is not None
 
 
 def device_count() -> int:
-    return int(_cuda().device_count())
+    if _cuda().is_available():
+        return int(_cuda().device_count())
+    outside = _outside()
+    return int(outside.count) if outside is not None else 0
 
 
 def current_accelerator(check_available: bool = False) -> Any:
     """The kind of accelerator, as a device without an index; None on a machine without one."""
     from flambeau import device
 
-    return device("cuda") if is_available() else None
+    if _cuda().is_available():
+        return device("cuda")
+    outside = _outside()
+    return device(outside.name) if outside is not None else None
 
 
 def current_device_index() -> int:

@@ -26,6 +26,9 @@ def _other_devices() -> Iterator[Any]:
     cuda = sys.modules.get("flambeau.cuda")
     if cuda is not None and hasattr(cuda, "manual_seed_all"):
         yield cuda
+    backends = sys.modules.get("flambeau.backends")
+    if backends is not None:
+        yield from (device.module for device in backends.registered.values() if device.module is not None)
 
 
 def states() -> list[tuple[Any, Any]]:

@@ -33,6 +33,7 @@ NATIVE_LAYERS = {
     "compiled": ("core", "dispatch", "autograd", "ops"),
     "definitions": ("core", "dispatch", "autograd", "ops"),
     "runtime": ("core", "dispatch", "autograd", "ops", "compiled", "definitions"),
+    "lazy": ("core", "dispatch", "autograd", "ops"),
     "distributed": ("core", "dispatch", "autograd", "ops"),
     "python": (
         "core",
@@ -43,6 +44,7 @@ NATIVE_LAYERS = {
         "cpu",
         "compiled",
         "definitions",
+        "lazy",
         "runtime",
         "distributed",
     ),

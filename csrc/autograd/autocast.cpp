@@ -93,7 +93,7 @@ DeviceType device_of(KeySet keys) {
 
 void autocast_kernel(const Operator& op, void* context, KeySet keys, Value* args, Value* results) {
   const DeviceType device = device_of(keys);
-  const Rule rule = static_cast<const Rules*>(context)->by_device[static_cast<int>(device)];
+  const Rule rule = static_cast<const Rules*>(context)->by_device[device_slot(device)];
   if (!enabled(device) || rule == Rule::None) return op.call_with(keys.below(Key::Autocast), args, results);
   FL_CHECK(
       rule != Rule::Refused, "[", op.schema.name,
@@ -118,21 +118,21 @@ void autocast_kernel(const Operator& op, void* context, KeySet keys, Value* args
 }  // namespace
 
 bool enabled(DeviceType device) {
-  return state().on[static_cast<int>(device)];
+  return state().on[device_slot(device)];
 }
 void set_enabled(DeviceType device, bool on) {
   State& s = state();
-  s.on[static_cast<int>(device)] = on;
+  s.on[device_slot(device)] = on;
   bool any = false;
   for (bool b : s.on) any |= b;
   KeySet& included = thread_state().included;
   included = any ? included | Key::Autocast : included - KeySet(Key::Autocast);
 }
 DType lower_dtype(DeviceType device) {
-  return state().lower[static_cast<int>(device)];
+  return state().lower[device_slot(device)];
 }
 void set_lower_dtype(DeviceType device, DType dtype) {
-  state().lower[static_cast<int>(device)] = dtype;
+  state().lower[device_slot(device)] = dtype;
 }
 DeviceType set_recorded_device(DeviceType device) {
   return std::exchange(state().recorded, device);
@@ -164,7 +164,7 @@ void set_rule(Operator& op, DeviceType device, Rule rule) {
   const Kernel present = op.kernel(Key::Autocast);
   Rules* rules =
       present.fn == autocast_kernel ? static_cast<Rules*>(present.context) : new Rules;  // for ever
-  rules->by_device[static_cast<int>(device)] = rule;
+  rules->by_device[device_slot(device)] = rule;
   if (present.fn != autocast_kernel) op.set_kernel(Key::Autocast, Kernel{autocast_kernel, rules});
 }
 

@@ -1,6 +1,7 @@
 // Names of devices and the table of those registered from outside.
 #include "core/device.h"
 
+#include <algorithm>
 #include <mutex>
 #include <vector>
 
@@ -8,6 +9,8 @@
 #include "core/error.h"
 
 namespace fl {
+
+bool (*load_device)(const std::string& name) = nullptr;
 
 namespace {
 struct Registry {
@@ -31,8 +34,8 @@ DeviceType register_device(const std::string& name) {
   std::lock_guard<std::mutex> lock(r.mutex);
   for (size_t i = 0; i < r.names.size(); ++i)
     if (r.names[i] == name) return static_cast<DeviceType>(i);
-  FL_CHECK(r.names.size() < 3 + kMaxCustomDevices, "[register_device] expected at most ", kMaxCustomDevices,
-           " registered devices, got one more: ", name);
+  FL_CHECK(r.names.size() < kMaxDeviceTypes, "[register_device] expected at most ", kMaxDeviceTypes,
+           " kinds of devices, got one more: ", name);
   r.names.push_back(name);
   return static_cast<DeviceType>(r.names.size() - 1);
 }
@@ -56,10 +59,15 @@ Device parse_device(const std::string& text) {
     FL_CHECK(index < 128, "[device] expected a device index below 128, got '", text, "'");
   }
   if (name == "cuda") accelerator();  // opens it, so that operators find its kernels
-  auto& r = registry();
-  std::lock_guard<std::mutex> lock(r.mutex);
-  for (size_t i = 0; i < r.names.size(); ++i)
-    if (r.names[i] == name) return Device{static_cast<DeviceType>(i), static_cast<int8_t>(index)};
+  const auto find = [&]() -> int {
+    auto& r = registry();
+    std::lock_guard<std::mutex> lock(r.mutex);
+    const auto at = std::find(r.names.begin(), r.names.end(), name);
+    return at == r.names.end() ? -1 : static_cast<int>(at - r.names.begin());
+  };
+  int type = find();
+  if (type < 0 && load_device && load_device(name)) type = find();
+  if (type >= 0) return Device{static_cast<DeviceType>(type), static_cast<int8_t>(index)};
   fail("[device] expected a known device type (cpu, meta, cuda or a registered one), got '", text, "'");
 }
 

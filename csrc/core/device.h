@@ -7,7 +7,13 @@
 namespace fl {
 
 enum class DeviceType : int8_t { CPU, Meta, CUDA, Custom0 };  // Custom0 + n: the n-th registered device
-constexpr int kMaxCustomDevices = 8;
+constexpr int kMaxDeviceTypes = 127;
+
+// Tables by device type have a slot for each of the first types; all others share the last one.
+constexpr int kDeviceSlots = 16;
+constexpr int device_slot(DeviceType t) {
+  return static_cast<int>(t) < kDeviceSlots - 1 ? static_cast<int>(t) : kDeviceSlots - 1;
+}
 
 struct Device {
   DeviceType type = DeviceType::CPU;
@@ -21,5 +27,7 @@ Device parse_device(const std::string& text);
 // Registers a device type by name and returns it; the same name gives the same type.
 DeviceType register_device(const std::string& name);
 std::string device_type_name(DeviceType t);
+// Called with a name that no device has: may register one, and says whether it did. Set by the binding.
+extern bool (*load_device)(const std::string& name);
 
 }  // namespace fl

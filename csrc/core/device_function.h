@@ -17,8 +17,6 @@
 
 namespace fl {
 
-constexpr int kDeviceTypes = static_cast<int>(DeviceType::Custom0) + kMaxCustomDevices;
-
 // Raises: the device has no implementation of the step.
 [[noreturn]] void fail_without_implementation(const char* name, DeviceType device);
 
@@ -34,20 +32,20 @@ class DeviceFunction<R(A...)> {
   constexpr explicit DeviceFunction(const char* name) : name_(name) {}
 
   R operator()(DeviceType device, A... args) const {
-    const Implementation run = by_device_[static_cast<int>(device)];
+    const Implementation run = by_device_[device_slot(device)];
     if (__builtin_expect(run == nullptr, 0)) fail_without_implementation(name_, device);
     return run(static_cast<A>(args)...);
   }
-  bool exists_on(DeviceType device) const { return by_device_[static_cast<int>(device)] != nullptr; }
+  bool exists_on(DeviceType device) const { return by_device_[device_slot(device)] != nullptr; }
 
   bool attach(DeviceType device, Implementation implementation) {
-    by_device_[static_cast<int>(device)] = implementation;
+    by_device_[device_slot(device)] = implementation;
     return true;
   }
 
  private:
   const char* name_;  // of the operator, for messages
-  Implementation by_device_[kDeviceTypes] = {};
+  Implementation by_device_[kDeviceSlots] = {};
 };
 
 // Makes `function` the implementation of device::name on a device, CPU or CUDA.

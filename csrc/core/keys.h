@@ -12,7 +12,8 @@ enum class Key : uint8_t {
   CPU = 0,
   Meta = 1,
   CUDA = 2,
-  Custom0 = 3,  // registered devices follow: 3..10
+  Custom0 = 3,   // registered devices follow: 3..14
+  Shared = 15,   // of all registered devices beyond those (dispatch/shared_key.h)
   Python = 16,  // tensor subclasses with __torch_dispatch__, and dispatch modes: they see what autograd has
                 // recorded
   Autograd = 17,
@@ -22,7 +23,7 @@ enum class Key : uint8_t {
   Composite = 31,  // not a key of tensors: where an op's decomposition is stored
 };
 constexpr int kKeys = 32;
-constexpr int kBackendKeys = 16;
+constexpr int kBackendKeys = kDeviceSlots;
 
 class KeySet {
  public:
@@ -49,7 +50,7 @@ class KeySet {
 };
 
 constexpr Key backend_key(DeviceType t) {
-  return static_cast<Key>(static_cast<int>(t));
+  return static_cast<Key>(device_slot(t));
 }
 
 // Thread-local state that changes how calls are dispatched.

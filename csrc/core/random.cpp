@@ -30,10 +30,9 @@ Generator::State Generator::take(uint64_t count) {
 }
 
 Generator& default_generator(DeviceType device) {
-  constexpr int kDeviceTypes = 16;
   static auto* all = [] {
-    auto* generators = new Ref<Generator>[kDeviceTypes];
-    for (int i = 0; i < kDeviceTypes; ++i)
+    auto* generators = new Ref<Generator>[kMaxDeviceTypes];
+    for (int i = 0; i < kMaxDeviceTypes; ++i)
       generators[i] = Ref<Generator>(new Generator(Device{static_cast<DeviceType>(i)}));
     return generators;
   }();

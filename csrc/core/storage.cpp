@@ -15,7 +15,7 @@ std::atomic<int64_t> shrunk_storages{0};
 
 namespace {
 DeviceAllocator* allocator_of(DeviceType t) {
-  static auto* table = new DeviceAllocator[3 + kMaxCustomDevices];
+  static auto* table = new DeviceAllocator[kMaxDeviceTypes];
   return &table[static_cast<int>(t)];
 }
 void* device_allocate(size_t bytes, Device device) {

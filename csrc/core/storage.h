@@ -16,6 +16,7 @@ struct Storage final : Counted {
   size_t shrunk_from = 0;  // the most bytes that views were made of, where there are fewer now; else 0
   std::atomic<uint32_t> version{0};           // bumped by every in-place write to any view
   std::function<void(void*)> foreign_delete;  // set when the bytes belong to someone else
+  Ref<Counted> recorded;  // on a device that records calls (csrc/lazy): where its bytes are, or will be
 
   ~Storage() override;
 

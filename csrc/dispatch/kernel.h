@@ -22,7 +22,7 @@ struct Operand {
 // Where a kernel runs. On meta it computes shapes and returns before it touches data.
 constexpr KeySet kCpu = KeySet(Key::CPU) | Key::Meta;    // it touches the data of CPU tensors
 constexpr KeySet kDevices = kCpu | Key::CUDA;            // it touches data through device functions only
-constexpr KeySet kEverywhere((1u << kDeviceTypes) - 1);  // it touches no data: views, metadata
+constexpr KeySet kEverywhere((1u << kBackendKeys) - 1);  // it touches no data: views, metadata
 // A decomposition into other operators, on every device and above autograd, as composite records are in
 // Python.
 constexpr KeySet kComposite = Key::Composite;

@@ -13,8 +13,14 @@ DeviceFunction<void(const Tensor&, const Tensor&)> device::copy{"copy_"};
 
 void copy_into(const Tensor& dst, const Tensor& src, bool non_blocking) {
   if (dst.numel() == 0 || dst.is_meta() || src.is_meta()) return;
-  if (__builtin_expect(!dst.is_cpu() || !src.is_cpu(), 0))
-    return the_accelerator().copy(dst, src, non_blocking);
+  if (__builtin_expect(!dst.is_cpu() || !src.is_cpu(), 0)) {
+    if (dst.device().type < DeviceType::Custom0 && src.device().type < DeviceType::Custom0)
+      return the_accelerator().copy(dst, src, non_blocking);
+    static const Operator& copy = OperatorTable::get().at("copy_");
+    Value args[3] = {Value(dst), Value(src), Value(non_blocking)}, result[1];
+    const KeySet keys = KeySet(backend_key(dst.device().type)) | backend_key(src.device().type);
+    return copy.call_with(keys, args, result);
+  }
   device::copy(DeviceType::CPU, dst, src);
 }
 

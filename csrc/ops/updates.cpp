@@ -83,9 +83,11 @@ struct Arguments {
       numbers[k] = v.tag() == Value::Tag::Bool ? double(v.to_bool()) : v.to_float();
     }
   }
-  // Whether all scalar states are on the device, where they stay.
-  bool scalars_on_device() const {
-    bool there = def.scalars > 0;
+  Device device() const { return n ? lists[0][0].device() : Device{}; }
+  // Whether all scalar states are on an accelerator, where they stay. Devices from outside get them as
+  // numbers.
+  bool scalars_stay() const {
+    bool there = def.scalars > 0 && device().type == DeviceType::CUDA;
     for (int k = 0; k < def.scalars; ++k)
       for (size_t i = 0; there && i < n; ++i) {
         check_scalar(def, scalars[k][i]);
@@ -111,15 +113,15 @@ struct Plan {
   const Arguments& arguments;
   std::vector<UpdateJob> jobs;
   std::vector<Detour> detours;
-  std::vector<double> values;  // rows: what the loop uses, then the new scalar states
+  std::vector<double> values;  // rows: what the loop uses, then the new scalar states, then those before
   int64_t total = 0;
   bool there;  // the device computes values from scalar states that it holds
 };
 
 Plan::Plan(const Arguments& a, bool on_device)
-    : arguments(a), jobs(a.n), there(on_device && a.scalars_on_device()) {
+    : arguments(a), jobs(a.n), there(on_device && a.scalars_stay()) {
   const UpdateDef& def = arguments.def;
-  const int row = def.values + def.scalars;
+  const int row = def.values + 2 * def.scalars;
   double now[kUpdateScalars], before[kUpdateScalars];
   for (size_t i = 0; i < arguments.n; ++i) {
     UpdateJob& job = jobs[i];
@@ -133,6 +135,7 @@ Plan::Plan(const Arguments& a, bool on_device)
       values.resize(values.size() + row);
       double* at = values.data() + values.size() - row;
       def.loops->once(now, arguments.numbers, at + def.values, at);
+      std::copy(now, now + def.scalars, at + def.values + def.scalars);
       std::copy(now, now + def.scalars, before);
     }
     job.values = static_cast<int>(values.size()) - row;
@@ -162,7 +165,7 @@ void Plan::run_on_device() const {
         if (d.original.same(t)) t = d.copy;
     lists[k] = placed[k].data();
   }
-  device::update(DeviceType::CUDA, {def, arguments.n, lists, there ? nullptr : rows.data(), arguments.scalars,
+  device::update(arguments.device().type, {def, arguments.n, lists, there ? nullptr : rows.data(), arguments.scalars,
                                     arguments.numbers});
 }
 
@@ -180,7 +183,7 @@ void update_kernel(const Operator&, void* definition, KeySet keys, Value* args, 
   const UpdateDef& def = *static_cast<const UpdateDef*>(definition);
   const Arguments arguments(def, args);
   if (keys.has(Key::Meta)) return;
-  const bool on_device = keys.has(Key::CUDA);
+  const bool on_device = arguments.device().type != DeviceType::CPU;
   Plan plan(arguments, on_device);
   // Nothing has been written so far: what does not fit has raised.
   plan.write_scalars();

@@ -42,9 +42,10 @@ struct UpdateJob {
 struct UpdateCall {
   const UpdateDef& def;
   size_t length;
-  // On an accelerator.
+  // On an accelerator, or a device from outside.
   const Tensor* const* lists;    // def.lists of them
-  const double* const* values;   // for each position, what the loop uses; null if that is to be computed of
+  const double* const* values;   // for each position, what the loop uses, then the scalar states as they will
+                                 // be and as they were; null if that is to be computed of
   const Tensor* const* scalars;  // scalar states on the device, which are to be changed then,
   const double* numbers;         // and numbers
   // On the CPU.

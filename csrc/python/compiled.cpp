@@ -412,6 +412,14 @@ PyObject* make_graph(PyObject*, PyObject* spec) {
   });
 }
 
+}  // namespace
+
+compiled::CompiledGraph* compiled_graph_of(PyObject* o) {
+  return Py_TYPE(o) == &graph_type ? reinterpret_cast<GraphObject*>(o)->graph.get() : nullptr;
+}
+
+namespace {
+
 Object tuple_of(const std::vector<Tensor>& made) {
   Object result = own(PyTuple_New(static_cast<Py_ssize_t>(made.size())));
   for (size_t i = 0; i < made.size(); ++i)

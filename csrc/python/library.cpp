@@ -11,6 +11,7 @@
 #include "core/allocator.h"
 #include "dispatch/builtin.h"
 #include "dispatch/record_places.h"
+#include "dispatch/shared_key.h"
 #include "ops/promotion.h"
 #include "python/parse.h"
 
@@ -79,6 +80,7 @@ struct PythonKernel {
   PyObject* function;
   bool with_keys;      // the key set is the first argument
   bool with_operator;  // so is the operator: fallbacks serve many
+  bool of_device;      // a kernel of a registered device
 };
 
 bool equal(const Value& a, const Value& b) {
@@ -114,6 +116,8 @@ bool equal(const Value& a, const Value& b) {
 void run_python_kernel(const Operator& op, void* context, KeySet keys, Value* args, Value* results) {
   WithGIL gil;
   const auto& kernel = *static_cast<PythonKernel*>(context);
+  std::optional<BelowModes> below;
+  if (kernel.of_device) below.emplace();
   Object positional, keywords;
   unparse_given(op, args, positional, keywords);
   if (kernel.with_keys || kernel.with_operator) {
@@ -126,15 +130,43 @@ void run_python_kernel(const Operator& op, void* context, KeySet keys, Value* ar
   store_python_results(op, result.get(), args, results);
 }
 
+// Devices that share a key are numbered from here.
+constexpr int kSharedNumbers = 64;
+
 Key key_argument(int key) {
+  if (key >= kSharedNumbers && key < kSharedNumbers + kMaxDeviceTypes) return Key::Shared;
   FL_CHECK_KIND(key >= 0 && key < kKeys, Value, "[library] expected a dispatch key, got ", key);
   return static_cast<Key>(key);
+}
+
+int key_number(DeviceType type) {
+  const Key key = backend_key(type);
+  return static_cast<int>(key) + (key == Key::Shared ? kSharedNumbers - static_cast<int>(key) + static_cast<int>(type) : 0);
+}
+
+// The device of a key number; null for keys of other things than registered devices.
+std::optional<DeviceType> device_of_number(int key) {
+  if (key >= kSharedNumbers) return static_cast<DeviceType>(key - kSharedNumbers);
+  if (key >= static_cast<int>(Key::Custom0) && key < static_cast<int>(Key::Shared)) return static_cast<DeviceType>(key);
+  return std::nullopt;
+}
+
+Kernel kernel_at(const Operator& op, int key) {
+  const auto device = device_of_number(key);
+  return device ? device_kernel(op, *device) : op.kernel(key_argument(key));
+}
+
+void set_kernel_at(Operator& op, int key, Kernel kernel) {
+  if (const auto device = device_of_number(key))
+    set_device_kernel(op, *device, kernel);
+  else
+    op.set_kernel(key_argument(key), kernel);
 }
 
 // Kernels replaced by Python ones, to be put back when a library goes away.
 struct Replaced {
   Operator* op;
-  Key key;
+  int key;
   Kernel before;
 };
 std::vector<Replaced>& replaced() {
@@ -171,13 +203,14 @@ PyObject* set_kernel(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "siO|pp", &name, &key, &function, &with_keys, &if_missing)) return nullptr;
   return guarded([&]() -> PyObject* {
     Operator& op = OperatorTable::get().at(name);
-    const Key at = key_argument(key);
-    if (if_missing && op.has_own_kernel(at)) Py_RETURN_NONE;
-    replaced().push_back({&op, at, op.kernel(at)});
+    if (if_missing && kernel_at(op, key)) Py_RETURN_NONE;
+    replaced().push_back({&op, key, kernel_at(op, key)});
+    const bool of_device = device_of_number(key).has_value();
     Kernel kernel;  // an empty one lets the call fall through
     if (function != Py_None)
-      kernel = Kernel{run_python_kernel, new PythonKernel{Py_NewRef(function), with_keys != 0, false}};
-    op.set_kernel(at, kernel);
+      kernel =
+          Kernel{run_python_kernel, new PythonKernel{Py_NewRef(function), with_keys != 0, false, of_device}};
+    set_kernel_at(op, key, kernel);
     return PyLong_FromSize_t(replaced().size() - 1);
   });
 }
@@ -188,7 +221,7 @@ PyObject* restore_kernel(PyObject*, PyObject* arg) {
     FL_CHECK(handle >= 0 && handle < static_cast<int64_t>(replaced().size()),
              "[library] expected the handle of a kernel, got ", handle);
     Replaced& r = replaced()[handle];
-    r.op->set_kernel(r.key, r.before);
+    set_kernel_at(*r.op, r.key, r.before);
     Py_RETURN_NONE;
   });
 }
@@ -199,9 +232,14 @@ PyObject* set_fallback(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "iO|p", &key, &function, &with_keys)) return nullptr;
   return guarded([&]() -> PyObject* {
     Kernel kernel;
+    const auto device = device_of_number(key);
     if (function != Py_None)
-      kernel = Kernel{run_python_kernel, new PythonKernel{Py_NewRef(function), with_keys != 0, true}};
-    OperatorTable::get().set_fallback(key_argument(key), kernel);
+      kernel = Kernel{run_python_kernel,
+                      new PythonKernel{Py_NewRef(function), with_keys != 0, true, device.has_value()}};
+    if (device)
+      set_device_fallback(*device, kernel);
+    else
+      OperatorTable::get().set_fallback(key_argument(key), kernel);
     Py_RETURN_NONE;
   });
 }
@@ -211,7 +249,7 @@ PyObject* has_kernel(PyObject*, PyObject* args) {
   int key;
   if (!PyArg_ParseTuple(args, "Oi", &name, &key)) return nullptr;
   return guarded(
-      [&]() -> PyObject* { return PyBool_FromLong(operator_of(name)->has_own_kernel(key_argument(key))); });
+      [&]() -> PyObject* { return PyBool_FromLong(bool(kernel_at(*operator_of(name), key))); });
 }
 
 PyObject* operator_info(PyObject*, PyObject* name) {
@@ -352,13 +390,13 @@ PyObject* register_device_type(PyObject*, PyObject* args) {
                    PyErr_Restore(kind, value, trace);
                  }});
     }
-    return PyLong_FromLong(static_cast<int>(backend_key(type)));
+    return PyLong_FromLong(key_number(type));
   });
 }
 
 PyObject* device_key(PyObject*, PyObject* arg) {
   return guarded(
-      [&]() -> PyObject* { return PyLong_FromLong(static_cast<int>(backend_key(device_from(arg).type))); });
+      [&]() -> PyObject* { return PyLong_FromLong(key_number(device_from(arg).type)); });
 }
 
 PyObject* promote_operands(PyObject*, PyObject* arg) {

@@ -42,6 +42,21 @@ class TorchFunctionSwitch {
   bool saved_;
 };
 
+// While a kernel of a registered device runs: neither function modes, dispatch modes nor the default device
+// of the program concern what it calls.
+class BelowModes {
+ public:
+  BelowModes();
+  ~BelowModes();
+  BelowModes(const BelowModes&) = delete;
+
+ private:
+  TorchFunctionSwitch functions_;
+  ExcludeKeys modes_;
+  bool had_default_device_;
+  Device default_device_;
+};
+
 // Makes the attributes and methods of Tensor known to __torch_function__. The table of attributes is changed
 // before the type is made from it; the methods are replaced on the finished type.
 void make_overridable(PyGetSetDef* attributes);
@@ -53,6 +68,8 @@ PyObject* call_slot_override(const char* name, PyObject* self, PyObject* other =
 
 void add_dispatch_modes(PyObject* module);
 void add_memory(PyObject* module);
+void add_lazy(PyObject* module);
+void add_outside(PyObject* module);
 void add_profiling(PyObject* module);
 
 }  // namespace fl::py

@@ -44,6 +44,8 @@ PyMODINIT_FUNC PyInit__C() {
     add_random(module.get());
     add_calls(module.get());
     add_library(module.get());
+    add_outside(module.get());
+    add_lazy(module.get());
     add_dispatch_modes(module.get());
     add_autograd(module.get());
     add_nn_module(module.get());

@@ -18,7 +18,7 @@ from flambeau.amp import rules
 __all__ = ["autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 # Devices that programs may ask about and that this library does not have: switches without effect.
-_ABSENT = ("xpu", "mps", "hpu", "xla", "ipu", "mtia", "maia")
+_ABSENT = ("xpu", "mps", "hpu", "ipu", "mtia", "maia")
 _DTYPES = {"cpu": (fl.bfloat16, fl.float16), "mps": (fl.bfloat16, fl.float16), "xpu": (fl.bfloat16, fl.float16)}
 _absent: dict[str, Any] = {}
 

@@ -1,145 +1,68 @@
 """Devices registered from outside, and the switches of the libraries behind the built-in ones.
 
-    device = register_device("mydev", allocate=..., free=..., pointwise=..., reduction=...)
+    device = register_device("mydev", allocate=..., free=..., copy=..., pointwise=..., reduction=...)
 
-    @device.kernel("copy_")
-    def copy_(self, src, non_blocking=False): ...
+    @register(device="mydev", op="mm")
+    def mm(self, mat2): ...
 
-A device needs memory, `copy_`, `fill_`, one function that evaluates pointwise expressions and one for reductions; the
-other primitives (docs/new-device.md lists them) are kernels by name. An operator that has no kernel on the device runs
-its decomposition; views need nothing.
+A device needs memory, a copy, and either a printer or functions that evaluate expressions; the other primitives
+(docs/new-device.md lists them) are kernels by name. An operator that has no kernel on the device runs its definition;
+views need nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import flambeau
 from flambeau import _C
+from flambeau.backends import derived
+from flambeau.backends.device import RegisteredDevice, tensors_in
 
-__all__ = ["RegisteredDevice", "register_device", "registered"]
-
-registered: dict[str, RegisteredDevice] = {}
-
-
-class RegisteredDevice:
-    """A device and its kernels. `pointwise` and `reduction` evaluate the expressions of op records."""
-
-    def __init__(self, name: str, key: int, pointwise: Any, reduction: Any, host_fallback: bool) -> None:
-        self.name, self.key = name, key
-        self.pointwise: Callable[..., None] | None = pointwise
-        self.reduction: Callable[..., None] | None = reduction
-        self.host_fallback = host_fallback
-        self.claims: set[str] = set()  # operators with a kernel of their own
-        _C._set_fallback(key, self._serve)
-
-    def kernel(self, *names: str, any_device: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorator: the kernel of one or more operators. Its tensors are on this device unless any_device says so."""
-
-        def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            from flambeau import _ops
-
-            for name in names:
-                full = _ops.resolve(name)
-                _C._set_kernel(full, self.key, function if any_device else self._checked(full, function))
-                self.claims.add(full)
-            return function
-
-        return register
-
-    def _checked(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.check(name, (*args, *kwargs.values()))
-            return function(*args, **kwargs)
-
-        return call
-
-    def check(self, name: str, values: Any, zero_dim: bool = False) -> None:
-        """Raise when a tensor is elsewhere; zero-dim CPU tensors may be let through."""
-        for tensor in tensors_in(values):
-            if tensor.device.type != self.name and not (zero_dim and tensor.dim() == 0 and tensor.is_cpu):
-                raise RuntimeError(f"[{name}] expected all tensors on one device, got {self.name} and {tensor.device}")
-
-    def _serve(self, op: Any, *args: Any, **kwargs: Any) -> Any:
-        """What the dispatcher calls for an operator that has neither a kernel here nor a decomposition."""
-        from flambeau.backends import records
-        from flambeau.ops.rules import definition
-
-        record = records.find(op)
-        if record is not None and record.kind == "pointwise" and self.pointwise is not None:
-            return records.run_pointwise(self, op, record, args, kwargs)
-        if record is not None and record.kind == "reduction" and self.reduction is not None:
-            return records.run_reduction(self, op, record, args, kwargs)
-        function = definition.find(op._full_name)
-        if function is not None:
-            return self._by_definition(op, record, function, args, kwargs)
-        if self.host_fallback:
-            return self._on_host(op, args, kwargs)
-        raise NotImplementedError(
-            f"[{op._opname}] expected a device with a kernel or decomposition for it, got {self.name}"
-        )
-
-    def _by_definition(self, op: Any, record: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """The definition, with the checks that the operator's own kernel makes and results laid out as its are: both come
-        from the kernel for the meta device, so that definitions need neither."""
-        from flambeau.backends import records
-
-        values = (*args, *kwargs.values())
-        factory = next(tensors_in(values), None) is None
-        if record is None or factory or "mixed_devices" in record.tags:
-            return function(*args, **kwargs)
-        self._check_one_device(op, values)
-        if "data_dependent" in record.tags or record.schema.returns == "bool":  # the meta device cannot answer
-            return function(*args, **kwargs)
-        expected = records.shape_of(op, args, kwargs)
-        result = function(*args, **kwargs)
-        return result if op._schema.is_mutable else records.laid_out(result, expected)
-
-    def _check_one_device(self, op: Any, values: Any) -> None:
-        """Raise when tensors lie on several devices; numbers as CPU tensors may stand beside them, not in lists."""
-        first = None
-        for value in values:
-            for tensor in tensors_in((value,)):
-                if tensor.is_cpu and tensor.dim() == 0 and tensor is value:
-                    continue
-                first = tensor.device if first is None else first
-                if tensor.device != first:
-                    raise RuntimeError(
-                        f"[{op._opname}] expected all tensors on one device, got {first} and {tensor.device}"
-                    )
-
-    def _on_host(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The operator on the CPU, with its tensors copied there, and its results copied back."""
-        here = next((t.device for t in tensors_in((*args, *kwargs.values()))), flambeau.device(self.name))
-        kwargs = {k: flambeau.device("cpu") if isinstance(v, flambeau.device) else v for k, v in kwargs.items()}
-        pairs: list[tuple[Any, Any]] = []
-
-        def to_host(value: Any) -> Any:
-            if isinstance(value, flambeau.Tensor):
-                pairs.append((value, value.cpu()))
-                return pairs[-1][1]
-            return [to_host(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-        def back(value: Any) -> Any:
-            if isinstance(value, flambeau.Tensor):
-                return value.to(here)
-            return type(value)([back(v) for v in value]) if isinstance(value, (list, tuple)) else value
-
-        result = op(*map(to_host, args), **{k: to_host(v) for k, v in kwargs.items()})
-        if op._schema.is_mutable:
-            for device_side, host_side in pairs:
-                device_side.copy_(host_side)
-        return back(result)
+__all__ = ["RegisteredDevice", "load", "register", "register_device", "registered", "tensors_in"]
 
 
-def tensors_in(values: Any) -> Iterator[Any]:
-    """Tensors among arguments and inside lists of them."""
-    for value in values:
-        if isinstance(value, flambeau.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from tensors_in(value)
+class _Registered(dict[str, RegisteredDevice]):
+    """Devices by name; one that an entry point brings is loaded when it is first named."""
+
+    def __missing__(self, name: str) -> RegisteredDevice:
+        if load(name) and name in self:
+            return self[name]
+        raise KeyError(name)
+
+
+registered: dict[str, RegisteredDevice] = _Registered()
+
+# Devices of the package itself that are loaded when they are first named.
+_OWN = {
+    "ref": "flambeau.backends.reference", "opencl": "flambeau.backends.opencl", "lazy": "flambeau.lazy",
+    "xla": "flambeau.xla",
+}  # fmt: skip
+
+
+def load(name: str) -> bool:
+    """Imports the module that brings a device: one of the package's own, or of the entry-point group `flambeau.backends`.
+    Called for every device name that is not known; says whether there was one."""
+    import importlib
+
+    if name in _OWN:
+        importlib.import_module(_OWN[name])
+        return True
+    entry = _entry_points().get(name)
+    if entry is None:
+        return False
+    loaded = entry.load()
+    if callable(loaded) and name not in registered.keys():
+        loaded()
+    return True
+
+
+@functools.cache
+def _entry_points() -> dict[str, Any]:
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group="flambeau.backends")}
 
 
 def register_device(
@@ -147,24 +70,73 @@ def register_device(
     *,
     allocate: Callable[[int], int] | None = None,
     free: Callable[[int, int], None] | None = None,
+    copy: Callable[[Any, Any], None] | None = None,
+    printer: Any = None,
     pointwise: Callable[..., None] | None = None,
     reduction: Callable[..., None] | None = None,
+    update: Callable[..., None] | None = None,
+    products: Mapping[str, Callable[..., Any]] | Callable[..., None] | None = None,
+    kernels: Mapping[str, Callable[..., Any]] | None = None,
+    claims: Iterable[str] = (),
     host_fallback: bool = False,
+    host_readable: bool | None = None,
+    dtypes: Iterable[Any] | None = None,
+    count: int = 1,
+    synchronize: Callable[[], None] | None = None,
+    accelerator: bool | None = None,
+    module: Any = None,
 ) -> RegisteredDevice:
     """Register a device type; tensors are then made with device=name.
 
     allocate       bytes -> address; without it memory comes from the CPU's allocator.
     free           (address, bytes), called when the last tensor on a block is gone.
+    copy           (dst, src): the bytes of one contiguous tensor to another of the same dtype and size; one side may be on
+                   the host. Conversions, strides and broadcasting are derived. Not needed where the host reads the memory.
+    printer        what builds and launches kernels in a C-like language (`flambeau.backends.printer.KernelPrinter`): all
+                   hooks and primitives, and compile(), follow from it.
     pointwise      (expr, operands, out, dtype): evaluate an expression for every element of out.
-    reduction      (plan, source, out): reduce source along dimensions; see `records.ReductionPlan`.
-    host_fallback  operators that the device lacks run on the CPU, with copies both ways.
+    reduction      (plan, source, out): reduce source along dimensions; see `flambeau.ops.device_plans.ReductionPlan`.
+    update         (plan, lists, numbers): a whole optimizer step; see `UpdatePlan`. Without it: pointwise, tensor by tensor.
+    products       kernels of matrix products by operator name, or one function (a, b, out) for `mm` and `bmm`.
+    kernels        kernels of further operators, by name.
+    claims         operators that compile() leaves whole, as it does all operators with a kernel here.
+    host_fallback  what the device lacks or refuses (NotImplementedError): False raises, True runs it on the CPU with copies
+                   both ways, and counts it in `host_calls`.
+    host_readable  the host may read the device's memory at its addresses; by default where it comes from the host.
+    dtypes         what kernels compute with; None for all.
+    accelerator    `flambeau.accelerator` speaks of it on machines without CUDA; by default where it has memory of its own.
+    count, synchronize, module   number of devices, what waits for them, and the module `flambeau.<name>` if not a derived one.
     """
     if (allocate is None) != (free is None):
         raise ValueError("[register_device] expected both allocate and free or neither, got one")
     key = _C._register_device(name, allocate, free)
-    device = RegisteredDevice(name, key, pointwise, reduction, host_fallback)
+    properties = {
+        "host_readable": allocate is None if host_readable is None else host_readable,
+        "dtypes": None if dtypes is None else frozenset(dtypes), "count": count, "synchronize": synchronize,
+        "accelerator": allocate is not None if accelerator is None else accelerator,
+    }  # fmt: skip
+    device = RegisteredDevice(name, key, host_fallback, **properties)
     registered[name] = device
+    derived.install(device, copy, products, printer)
+    for kind, hook in (("pointwise", pointwise), ("reduction", reduction), ("update", update)):
+        if hook is not None:
+            setattr(device, kind, hook)
+    for operator, kernel in (kernels or {}).items():
+        device.kernel(operator)(kernel)
+    device.claim(claims)
+    derived.make_module(device, module)
     return device
+
+
+def register_recorder(name: str, device: RegisteredDevice) -> None:
+    """Enters a device that records its calls (`flambeau.lazy`), whose kernels are not its own."""
+    registered[name] = device
+    derived.make_module(device, device.module)
+
+
+def register(*, device: str, op: str, any_device: bool = False) -> Callable[[Any], Any]:
+    """Decorator: one kernel of a registered device, by the operator's name."""
+    return registered[device].kernel(op, any_device=any_device)
 
 
 # ---------------------------------------------------------------------------------------------- PrivateUse1
@@ -181,6 +153,7 @@ def rename_privateuse1_backend(name: str) -> None:
         )
     _private_name = name
     private_use_key()
+    registered[name].accelerator = True
 
 
 def private_use_key() -> int:

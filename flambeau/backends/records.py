@@ -1,16 +1,14 @@
-"""What a registered device does with op records: shapes and dtypes are settled here, so that the device only evaluates
-expressions. Results are shaped by the operator's own kernel for the meta device, which also makes its checks.
+"""What kernels of registered devices use: results shaped by the operator's own kernel for the meta device, which also
+makes the operator's checks.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from dataclasses import dataclass
 from typing import Any
 
 import flambeau
-from flambeau import _C
 
 
 @functools.cache
@@ -34,6 +32,8 @@ def find(op: Any) -> Any:
 def on_meta(value: Any) -> Any:
     """A tensor without data in place of each tensor, for the meta kernel."""
     if isinstance(value, flambeau.Tensor):
+        if value._is_wrapped_number():
+            return value
         return flambeau.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
     return [on_meta(v) for v in value] if isinstance(value, (list, tuple)) else value
 
@@ -80,89 +80,3 @@ def dtype_class(dtype: Any) -> str:
 def pick(table: dict[str, Any], kind: str) -> Any:
     """The expression for a dtype class: bool is computed as an integer unless it has its own."""
     return table.get(kind) or (table.get("i") if kind == "b" else None) or table.get("")
-
-
-def run_pointwise(device: Any, op: Any, record: Any, args: Any, kwargs: Any) -> Any:
-    """Promote, broadcast and allocate; then device.pointwise(expr, operands, out, dtype)."""
-    from flambeau.ops import expr
-
-    details = record.details
-    bound = bind(op, args, kwargs)
-    device.check(op._opname, bound.values(), zero_dim=True)
-    out = empty_as(shape_of(op, args, kwargs), _place(device, bound.values()))
-    names = [a.name for a in record.schema.args if a.name != details["select"]]
-    elements = [a.name for a in record.schema.args if a.is_tensor]
-    dtype = _C._promote_operands([bound[n] for n in elements if n not in details["mask"]])
-    if details["promote"] == "float" and dtype_class(dtype) in "bi":
-        dtype = flambeau.get_default_dtype()
-    elif details["promote"] in ("first", "self"):
-        dtype = bound[elements[0]].dtype
-    table = details["table"]
-    function = table[bound[details["select"]]] if details["select"] else pick(table, dtype_class(dtype))
-    if out.numel():
-        operands = {n: _operand(bound[n], out.shape) for n in names}
-        device.pointwise(expr.lift(function(*map(expr.arg, names))), operands, out, dtype)
-    return out
-
-
-def _operand(value: Any, shape: Any) -> Any:
-    """A tensor broadcast to the result, or a number."""
-    if not isinstance(value, flambeau.Tensor):
-        return value
-    return value.item() if value.is_cpu else value.expand(shape)
-
-
-def _place(device: Any, values: Any) -> Any:
-    from flambeau.backends import tensors_in
-
-    return next((t.device for t in tensors_in(values) if t.device.type == device.name), flambeau.device(device.name))
-
-
-@dataclass
-class ReductionPlan:
-    """A reduction: finish(combine(... combine(init, load(x)) ...), n), over `dims` of the source."""
-
-    init: Any  # a number, or "lowest" / "highest" for the ends of the dtype's range
-    load: Any  # expression of arg("x")
-    combine: Any  # of arg("a") and arg("b")
-    finish: Any  # of arg("a") and arg("n")
-    dims: list[int]
-    dtype: Any  # in which elements are read
-    accumulate: str  # what is combined: "same" as read, "int", "bool" or "real"
-    parameters: dict[str, Any]  # scalars that load and finish may refer to
-
-
-def run_reduction(device: Any, op: Any, record: Any, args: Any, kwargs: Any) -> Any:
-    """Settle dimensions and dtypes; then device.reduction(plan, source, out), out keeping reduced dimensions as 1."""
-    from flambeau.ops import expr
-
-    details = record.details
-    bound = bind(op, args, kwargs)
-    device.check(op._opname, bound.values())
-    source = bound["self"]
-    meta = shape_of(op, args, kwargs)
-    dims = bound.get("dim")
-    dims = [dims] if isinstance(dims, int) else list(dims or range(source.dim()))
-    dims = sorted(d % source.dim() for d in dims) if source.dim() else []
-    kept_sizes = [1 if d in dims else n for d, n in enumerate(source.shape)]
-    out = flambeau.empty(kept_sizes, dtype=meta.dtype, device=source.device)
-    dtype = bound.get("dtype") or source.dtype
-    if details["result"] == "sum" and dtype_class(dtype) in "bi":
-        dtype = flambeau.int64
-    names = [a.name for a in record.schema.args if a.name not in ("self", "dim", "keepdim", "dtype")]
-    leaves = [expr.arg(n) for n in names]
-    load = pick(details["load"], dtype_class(dtype))
-    x, a, b, n = map(expr.arg, "xabn")
-    plan = ReductionPlan(
-        details["init"],
-        expr.lift(load(x, *leaves)),
-        expr.lift(details["combine"](a, b)),
-        expr.lift(details["finish"](a, n, *leaves)),
-        dims,
-        dtype,
-        details["accumulate"],
-        {name: bound[name] for name in names},
-    )
-    if out.numel():
-        device.reduction(plan, source, out)
-    return out.reshape(meta.shape)

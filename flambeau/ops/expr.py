@@ -156,6 +156,22 @@ def __getattr__(name: str) -> Callable[..., Expr]:
     return function(name)
 
 
+def fingerprint(node: Expr) -> str:
+    """A digest of an expression: the same for the same arithmetic, in every process."""
+    import hashlib
+
+    digests: dict[int, bytes] = {}
+
+    def visit(at: Expr) -> bytes:
+        digest = digests.get(id(at))
+        if digest is None:
+            parts = [visit(a) if isinstance(a, Expr) else repr(a).encode() for a in at.args]
+            digest = digests[id(at)] = hashlib.sha1(b"\0".join([at.op.encode(), *parts])).digest()
+        return digest
+
+    return visit(node).hex()[:20]
+
+
 # ---------------------------------------------------------------- printing C++
 
 _INFIX = {

@@ -84,6 +84,9 @@ TAGS = {
     # devices, compilation and export
     "core": "in the core set of ATen, into which exported programs are decomposed",
     "mixed_devices": "takes tensors of several devices",
+    "only_draws": "its front asks a device for random elements and nothing else",
+    "only_copies": "its front allocates and copies and does nothing else",
+    "scales": "numbers among its arguments scale or shift, so that recorded programs take them as inputs",
     "meta_layout": "results lie in memory as the kernel for tensors without data says, on every device",
     "sparse": "takes sparse tensors, also as gradients of its results",
     "fuses_both_directions": "the same, where kernels reduce along rows and columns in one pass",

@@ -48,15 +48,21 @@ def reduction(plan: Any, source: Any, out: Any) -> None:
     convert = _reader(plan.dtype)
     values = [convert(v) for v in plan.parameters.values()]
     load = scalar.function(plan.load, ["x", *names], plan.dtype)
-    combine = scalar.function(plan.combine, ["a", "b"], plan.dtype)
-    finish = scalar.function(plan.finish, ["a", "n", *names], plan.dtype)
+    combined = fl.float64 if plan.accumulate == "real" else plan.dtype
+    combine = scalar.function(plan.combine, ["a", "b"], combined)
+    finish = scalar.function(plan.finish, ["a", "n", *names], combined)
     results = []
-    init = plan.init if plan.accumulate in ("int", "bool") or isinstance(plan.init, str) else convert(plan.init)
+    finals = list(plan.parameters.values()) if plan.accumulate == "real" else values
+    plain = plan.accumulate != "same" or isinstance(plan.init, str)
+    init = plan.init if plain else convert(plan.init)
     for line in _lines(source, plan.dims):
         loaded = [load(convert(x), *values) for x in line]
+        if plan.accumulate == "real":
+            loaded = [x.real if isinstance(x, complex) else x for x in loaded]
         # The first element stands for an init that is an end of the dtype's range.
         start = loaded.pop(0) if isinstance(init, str) else init
-        results.append(finish(functools.reduce(combine, loaded, start), convert(len(line)), *values))
+        count = float(len(line)) if plan.accumulate == "real" else convert(len(line))
+        results.append(finish(functools.reduce(combine, loaded, start), count, *finals))
     write(out, results)
 
 

@@ -217,8 +217,15 @@ class _Printer:
         self.scope: dict[str, Any] = {}
         self.lines: list[str] = []
         self.seen: dict[tuple[Any, ...], str] = {}
+        self.visited: dict[int, str] = {}  # nodes may be shared many times over
 
     def visit(self, node: Any) -> str:
+        text = self.visited.get(id(node))
+        if text is None:
+            text = self.visited[id(node)] = self._visit(node)
+        return text
+
+    def _visit(self, node: Any) -> str:
         if node.op == "arg":
             return str(node.args[0])
         if node.op == "const":

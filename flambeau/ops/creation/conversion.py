@@ -70,6 +70,7 @@ def polar(abs: fl.Tensor, angle: fl.Tensor) -> fl.Tensor:
 
 tag("conversion", "bfloat16 bool byte cdouble cfloat char contiguous cpu double float half int long short to type_as")
 tag("copy", "_to_copy clone contiguous")
+tag("only_copies", "_to_copy clone")
 tag("core", "_to_copy clone")
 tag(
     "elementwise",

@@ -83,16 +83,78 @@ def _to_copy(self: Any, *, non_blocking: bool = False, memory_format: Any = None
     return out.copy_(self, non_blocking)
 
 
-def on_host(name: str) -> Callable[..., Any]:
-    """Make the values on the CPU, where sequences and random streams live, and copy them."""
+def _indices(n: int, device: Any) -> Any:
+    """0 to n - 1 on a device, as int64: it is doubled in length until it is long enough."""
+    from flambeau.backends import registered
+
+    kind = fl.device(device).type if device is not None else "cpu"
+    if kind in registered.keys() and registered[kind].pointwise is not None:
+        return registered[kind].indices(n)
+    numbers, done = fl.empty(n, dtype=fl.int64, device=device), 1
+    numbers.narrow(0, 0, min(n, 1)).fill_(0)
+    while done < n:
+        more = min(done, n - done)
+        numbers.narrow(0, done, more).copy_(numbers.narrow(0, 0, more) + done)
+        done *= 2
+    return numbers
+
+
+def _shape_on_meta(name: str, args: Any, options: dict[str, Any]) -> Any:
+    """What the operator's own kernel says about dtype and length, with its checks."""
+    return fl._C._operator_object(name)(*args, **{**options, "device": "meta"})
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, fl.Tensor) else value
+
+
+def _sequence(name: str, first: Callable[..., tuple[Any, Any]]) -> Callable[..., Any]:
+    """first + i * step, in integers or in double precision as the CPU does."""
 
     def make(*args: Any, device: Any = None, **options: Any) -> Any:
-        host = [a.cpu() if isinstance(a, fl.Tensor) else a for a in args]
-        place = device if device is not None else next(a.device for a in args if isinstance(a, fl.Tensor))
-        on_cpu = fl._C._operator_object(name)(*host, **({"device": "cpu"} if device is not None else {}), **options)
-        return on_cpu.to(place)
+        meta = _shape_on_meta(name, args, options)
+        start, step = first(*args)
+        out = fl.empty(meta.shape, dtype=meta.dtype, device=device)
+        i = _indices(meta.numel(), out.device)
+        if meta.dtype.is_floating_point:
+            return out.copy_(i.to(fl.float64) * float(step) + float(start))
+        return out.copy_(i * int(step) + int(start))
 
     return make
+
+
+definition("arange")(_sequence("arange", lambda end: (0, 1)))
+definition("arange.start")(_sequence("arange.start", lambda start, end: (start, 1)))
+definition("arange.start_step")(_sequence("arange.start_step", lambda start, end, step=1: (start, step)))
+definition("range")(_sequence("range", lambda start, end, step=1: (start, step)))
+
+
+def _spaced(name: str) -> Callable[..., Any]:
+    """Evenly spaced numbers, computed from the nearer end so that both ends are exact."""
+
+    def make(start: Any, end: Any, steps: int, base: float = 10.0, *, device: Any = None, **options: Any) -> Any:
+        a, b = _number(start), _number(end)
+        if device is None:
+            device = next((t.device for t in (start, end) if isinstance(t, fl.Tensor) and not t.is_cpu), None)
+        args = (a, b, steps) if name == "linspace" else (a, b, steps, base)
+        meta = _shape_on_meta(name, args, options)
+        wide = fl.complex128 if meta.is_complex() else fl.float64
+        step = (b - a) / (steps - 1) if steps > 1 else 0.0
+        i = _indices(steps, device).to(wide)
+        values = fl.where(_indices(steps, device) < steps // 2, a + i * step, b - (steps - 1 - i) * step)
+        if steps == 1:
+            values = values * 0 + a
+        if name == "logspace":
+            values = fl.pow(float(base), values)
+        elif not (meta.is_floating_point() or meta.is_complex()):
+            values = fl.trunc(values)
+        return fl.empty(meta.shape, dtype=meta.dtype, device=device).copy_(values)
+
+    return make
+
+
+definition("linspace")(_spaced("linspace"))
+definition("logspace")(_spaced("logspace"))
 
 
 @definition("contiguous")
@@ -139,5 +201,3 @@ for _name, _dtype in {
     definition(_name)(
         lambda self, memory_format=None, _dtype=_dtype: to_dtype(self, _dtype, memory_format=memory_format)
     )
-for _name in "arange arange.start arange.start_step range linspace logspace".split():
-    definition(_name)(on_host(_name))

@@ -76,6 +76,7 @@ native("_local_scalar_dense(Tensor self) -> Scalar")
 # ---------------------------------------------------------------- what passes know of these operators
 
 tag("core", "_local_scalar_dense arange empty empty_strided fill full full_like scalar_tensor")
+tag("only_copies", "empty_like new_empty")
 tag("elementwise", "empty_like full_like ones_like zeros_like")
 tag("geometry", "empty_like full_like ones_like zeros_like new_empty new_empty_strided new_full new_ones new_zeros")
 tag("mixed_devices", "fill fill_")

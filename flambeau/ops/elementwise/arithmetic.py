@@ -309,6 +309,7 @@ pointwise(
 
 # ---------------------------------------------------------------- what passes know of these operators
 
+tag("scales", "add.Tensor addcdiv addcmul div.Tensor mul.Tensor rsub.Tensor sub.Tensor")
 tag("core", "add clamp div fmod mul neg pow reciprocal remainder sub")
 tag(
     "elementwise",

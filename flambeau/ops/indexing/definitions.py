@@ -119,7 +119,10 @@ def index_copy(self: Any, dim: int, index: Any, source: Any) -> Any:
 
 @definition("masked_scatter")
 def masked_scatter(self: Any, mask: Any, source: Any) -> Any:
-    mask = mask.expand(self.shape)
+    shape = fl.broadcast_shapes(self.shape, mask.shape)
+    self, mask = self.expand(shape), mask.expand(shape)
+    if not source.numel():
+        return self.clone()  # nothing is chosen
     place = fl.cumsum(mask.reshape(-1).to(fl.int64), 0) - 1
     taken = fl.gather(source.reshape(-1), 0, fl.where(place < 0, 0, place))
     return fl.where(mask, taken.reshape(self.shape), self)

@@ -41,15 +41,16 @@ def dot(self: Any, tensor: Any) -> Any:
 @definition("matmul")
 def matmul(self: Any, other: Any) -> Any:
     if self.dim() == 1 and other.dim() == 1:
-        return fl.sum(self * other)
+        return fl.dot(self, other)
     a = self.unsqueeze(0) if self.dim() == 1 else self
     b = other.unsqueeze(1) if other.dim() == 1 else other
     if a.dim() == 2 and b.dim() == 2:
         out = fl.mm(a, b)
     else:
         batch = fl.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        left = a.expand([*batch, *a.shape[-2:]]).reshape([-1, *a.shape[-2:]])
-        right = b.expand([*batch, *b.shape[-2:]]).reshape([-1, *b.shape[-2:]])
+        count = math.prod(batch)  # not -1, which says nothing where another size is 0
+        left = a.expand([*batch, *a.shape[-2:]]).reshape([count, *a.shape[-2:]])
+        right = b.expand([*batch, *b.shape[-2:]]).reshape([count, *b.shape[-2:]])
         out = fl.bmm(left, right).reshape([*batch, a.shape[-2], b.shape[-1]])
     if self.dim() == 1:
         out = out.squeeze(-2)
@@ -63,6 +64,8 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 
 def _scaled(product: Any, self: Any, beta: Any, alpha: Any) -> Any:
+    if not (product.is_floating_point() or product.is_complex()):  # factors are converted to the dtype first
+        alpha, beta = int(alpha), int(beta)
     product = product if alpha == 1 else product * alpha
     return product if beta == 0 else product + (self if beta == 1 else self * beta)
 
@@ -70,7 +73,7 @@ def _scaled(product: Any, self: Any, beta: Any, alpha: Any) -> Any:
 definition("addmm")(lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.mm(a, b), self, beta, alpha))
 definition("addmv")(lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.mv(a, b), self, beta, alpha))
 definition("baddbmm")(lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.bmm(a, b), self, beta, alpha))
-definition("addbmm")(lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.sum(fl.bmm(a, b), 0), self, beta, alpha))
+definition("addbmm")(lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.sum(fl.bmm(a, b), 0, dtype=a.dtype), self, beta, alpha))
 
 
 @definition("_cdist")

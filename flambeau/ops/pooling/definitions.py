@@ -24,7 +24,8 @@ def _window_maxima(self: Any, places: Sequence[Any]) -> Any:
         at = at * n + place.reshape(shape)
     outs, window = [p.shape[-2] for p in places], math.prod(p.shape[-1] for p in places)
     at = at.expand([*lead, *at.shape[at.dim() - 2 * ndim :]]).reshape([*lead, math.prod(outs), window])
-    values = fl.gather(self.reshape([*lead, -1]), -1, at.reshape([*lead, -1])).reshape(at.shape)
+    flat, chosen = self.reshape([*lead, math.prod(space)]), at.reshape([*lead, math.prod(outs) * window])
+    values = fl.gather(flat, -1, chosen).reshape(at.shape)
     best, which = fl.max(values, -1)
     positions = fl.gather(at, -1, which.unsqueeze(-1)).squeeze(-1)
     return best.reshape([*lead, *outs]), positions.reshape([*lead, *outs])
@@ -89,7 +90,8 @@ def _pool_windows(
         pad = [padding[d], after, *pad]
     padded = fl.constant_pad_nd(self, pad, fill)
     windows = windows_of(padded, kernel, stride, dilation)
-    return windows.reshape([*windows.shape[: 2 + ndim], -1]), (kernel, stride, padding, dilation)
+    cells = windows.reshape([*windows.shape[: 2 + ndim], math.prod(kernel)])
+    return cells, (kernel, stride, padding, dilation)
 
 
 def _batched(self: Any, ndim: int) -> tuple[Any, bool]:
@@ -103,10 +105,14 @@ def _lowest(dtype: Any) -> Any:
 def _max_pool(ndim: int, with_indices: bool) -> Callable[..., Any]:
     def run(self, kernel_size, stride=None, padding=(0,), dilation=(1,), ceil_mode=False, return_indices=False):  # type: ignore[no-untyped-def]
         self, single = _batched(self, ndim)
+        dtype = self.dtype
+        if not dtype.is_floating_point and dtype is not fl.int64:
+            self = self.to(fl.int64)  # padding is below every value, and so never chosen
         windows, geometry = _pool_windows(
             self, ndim, kernel_size, stride, padding, dilation, ceil_mode, _lowest(self.dtype)
         )
         values, cell = fl.max(windows, -1)
+        values = values.to(dtype)
         if not with_indices:
             return values.squeeze(0) if single else values
         # From the cell of a window to the flat position in the input's space.

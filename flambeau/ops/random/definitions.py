@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.creation.definitions import on_host
 from flambeau.ops.rules import definition
-
-
-def in_place_on_host(name: str) -> Callable[..., Any]:
-    """Fill a tensor of the CPU and copy it to the device."""
-
-    def make(self: Any, *args: Any, **options: Any) -> Any:
-        host = fl.empty(self.shape, dtype=self.dtype, device="cpu")
-        return self.copy_(fl._C._operator_object(name)(host, *args, **options))
-
-    return make
 
 
 @definition("native_dropout")
 def native_dropout(input: Any, p: float, train: bool | None) -> Any:
     if train is False:
         return input.clone(), fl.ones_like(input, dtype=fl.bool)
-    keep = fl.rand(input.shape, device=input.device) >= p
-    return fl.where(keep, input / (1 - p) if p < 1 else fl.zeros_like(input), fl.zeros_like(input)), keep
+    # Words belong to elements in the order of memory.
+    order = sorted(range(input.dim()), key=lambda d: -input.stride(d))
+    laid = input.permute(order) if input.permute(order).is_contiguous() else input
+    keep = fl.empty(laid.shape, dtype=fl.bool, device=input.device).bernoulli_(1 - p)
+    if laid is not input:
+        keep = keep.permute([order.index(d) for d in range(input.dim())])
+    scale = 1 / (1 - p) if p < 1 else 0.0
+    return fl.where(keep, input * scale, fl.zeros_like(input)), keep
 
 
 def _bernoulli(probabilities: Any, shape: Any, generator: Any) -> Any:
@@ -74,7 +68,23 @@ def multinomial(self: Any, num_samples: int, replacement: bool = False, *, gener
     return chosen.reshape([*self.shape[:-1], num_samples]).contiguous()
 
 
-for _name in "rand randn randint randint.low randperm rand_like randn_like randint_like randint_like.low_dtype poisson binomial _standard_gamma _sample_dirichlet".split():
-    definition(_name)(on_host(_name))
-for _name in "uniform_ normal_ random_ random_.to random_.from exponential_ bernoulli_.float geometric_ cauchy_ log_normal_".split():
-    definition(_name)(in_place_on_host(_name))
+@definition("randperm")
+def randperm(n: int, *, generator: Any = None, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    """The order of random keys; ties are as likely as equal numbers of 62 bits."""
+    keys = fl.randint(0, 1 << 62, (n,), generator=generator, device=device)
+    return fl.sort(keys)[1].to(dtype or fl.int64)
+
+
+definition.without(
+    "made of a number of draws that depends on what was drawn",
+    "poisson",
+    "binomial",
+    "_standard_gamma",
+    "_sample_dirichlet",
+)
+definition.without(
+    "its front fills a tensor with what the device draws (csrc/ops/outside.cpp)",
+    *"rand randn randint randint.low rand_like randn_like randint_like randint_like.low_dtype".split(),
+    *"uniform_ normal_ random_ random_.to random_.from exponential_ bernoulli_.float geometric_ cauchy_".split(),
+    "log_normal_",
+)

@@ -292,6 +292,11 @@ def native_dropout_vjp(g0, p, train, out1):
 
 tag("core", "native_dropout rand randn randperm")
 tag(
+    "only_draws",
+    "bernoulli_.float cauchy_ exponential_ geometric_ log_normal_ normal_ rand rand_like randint randint_like randn "
+    "randn_like random_ uniform_",
+)
+tag(
     "dropout",
     "alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout "
     "feature_dropout_ nn_alpha_dropout nn_dropout nn_dropout1d nn_dropout2d nn_dropout3d nn_feature_alpha_dropout",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.creation.definitions import on_host
 from flambeau.ops.rules import definition
 
 
@@ -139,5 +138,16 @@ def repeat_interleave(repeats: Any, *, output_size: int | None = None) -> Any:
     return fl._ops._search(ends, fl.arange(total, device=repeats.device), True, repeats.dtype is fl.int32)
 
 
-for _name in "tril_indices triu_indices".split():
-    definition(_name)(on_host(_name))
+def _triangle_indices(name: str, inside: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Where a matrix has elements of a triangle, row by row."""
+
+    def make(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+        fl._C._operator_object(name)(row, col, offset, device="meta", **options)  # its checks
+        rows, cols = fl.arange(row, device=device).unsqueeze(1), fl.arange(col, device=device)
+        return fl.nonzero(inside(cols - rows, offset)).t().contiguous().to(dtype or fl.int64)
+
+    return make
+
+
+definition("tril_indices")(_triangle_indices("tril_indices", lambda right, offset: right <= offset))
+definition("triu_indices")(_triangle_indices("triu_indices", lambda right, offset: right >= offset))

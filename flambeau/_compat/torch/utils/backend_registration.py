@@ -7,7 +7,6 @@ from typing import Any
 
 import flambeau
 from flambeau import backends
-from flambeau._compat.settings import refuse
 
 __all__ = ["rename_privateuse1_backend", "generate_methods_for_privateuse1_backend"]
 
@@ -26,8 +25,8 @@ def generate_methods_for_privateuse1_backend(
 ) -> None:
     """Add `x.<name>()` and `x.is_<name>` to tensors and packed sequences and `m.<name>()` to modules, as devices built in
     have them."""
-    refuse("generate_methods_for_privateuse1_backend", for_storage=for_storage, unsupported_dtype=unsupported_dtype)
     name = backends.private_use_name()
+    refused = frozenset(unsupported_dtype or ())
 
     def to_device(self: Any, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
         place = (
@@ -38,6 +37,11 @@ def generate_methods_for_privateuse1_backend(
             else device
         )
         return self.to(device=place, non_blocking=non_blocking, **kwargs)
+
+    def storage_to_device(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+        if getattr(self, "dtype", None) in refused:
+            raise RuntimeError(f"[{name}] expected a storage of a dtype that the device has, got {self.dtype}")
+        return to_device(self, device, non_blocking)
 
     def module_to_device(self: Any, device: Any = None) -> Any:
         return self._apply(lambda t: to_device(t, device))
@@ -53,6 +57,10 @@ def generate_methods_for_privateuse1_backend(
         packed = flambeau.nn.utils.rnn.PackedSequence
         targets.append((packed, name, to_device))
         targets.append((packed, f"is_{name}", property(lambda self: self.data.device.type == name)))
+    if for_storage:
+        for storage in (flambeau.UntypedStorage, flambeau.TypedStorage):
+            targets.append((storage, name, storage_to_device))
+            targets.append((storage, f"is_{name}", property(lambda self: self.device.type == name)))
     for cls, attribute, value in targets:
         if hasattr(cls, attribute):
             raise RuntimeError(

@@ -1,0 +1,85 @@
+// A recorded graph: operator calls on windows of numbered storages, and the hash by which a program is found.
+#pragma once
+
+#include <vector>
+
+#include "core/random.h"
+#include "core/tensor.h"
+#include "dispatch/operator.h"
+
+namespace fl::lazy {
+
+// 128 bits over everything that decides which program a graph is; parameters and data are no part of it.
+class Hash {
+ public:
+  void add(uint64_t x) {
+    low_ = (low_ ^ x) * 0x9E3779B97F4A7C15ull;
+    low_ ^= low_ >> 29;
+    high_ = (high_ + x) * 0xD6E8FEB86659FD93ull;
+    high_ ^= high_ >> 32;
+  }
+  void add(IntSpan values) {
+    add(values.size());
+    for (int64_t v : values) add(static_cast<uint64_t>(v));
+  }
+  void add(std::string_view text) {
+    for (char c : text) add(static_cast<uint64_t>(c));
+  }
+  std::pair<uint64_t, uint64_t> value() const { return {low_, high_}; }
+
+ private:
+  uint64_t low_ = 1, high_ = 2;
+};
+
+// A tensor of a call: a window on a storage of the graph.
+struct Window {
+  int storage;
+  DType dtype;
+  Dims sizes, strides;
+  int64_t offset;
+};
+
+// Where a tensor stands among the arguments; `element` is -1 but in lists.
+struct TensorArgument {
+  int position, element;
+  Window window;
+};
+
+struct Call {
+  const Operator* op;
+  std::vector<Value> values;                    // without the tensors
+  std::vector<int> list_lengths;                // by argument: of lists of tensors, else -1
+  std::vector<TensorArgument> tensors;
+  std::vector<std::pair<int, int>> parameters;  // arguments that are numbers, and their places among those
+  std::vector<Window> results;                  // new tensors
+  int line;                                     // of the program
+};
+
+// Memory that the graph works on.
+struct Slot {
+  enum class Kind { Input, Host, Empty, Result };
+  Kind kind;
+  Ref<Storage> storage;  // of the recording device; null for Host
+  Tensor host;           // a number in a tensor of the host
+  Window root;           // as what it enters the graph, or is made
+};
+
+struct Graph {
+  std::vector<Slot> slots;
+  std::vector<Call> calls;
+  std::vector<Scalar> parameters;
+  Hash hash;
+  int draws = 0;  // of random streams
+  Generator::State first_draw{0, 0};
+
+  // Slots whose values are wanted when the graph has run.
+  std::vector<int> outputs() const;
+};
+
+// A graph as a program. Inputs are the slots that are given, in order, then the parameters.
+class Executable : public Counted {
+ public:
+  virtual std::vector<Tensor> run(const std::vector<Tensor>& inputs) = 0;
+};
+
+}  // namespace fl::lazy

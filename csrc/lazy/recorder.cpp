@@ -1,0 +1,568 @@
+#include "lazy/recorder.h"
+
+#include <chrono>
+#include <cstring>
+
+#include "dispatch/builtin.h"
+#include "dispatch/shared_key.h"
+#include "ops/updates.h"
+
+namespace fl::lazy {
+namespace {
+
+std::shared_ptr<Recorder>& recorder_at(DeviceType type) {
+  static auto* table = new std::shared_ptr<Recorder>[kMaxDeviceTypes];
+  return table[static_cast<int>(type)];
+}
+
+template <class F>
+void each_tensor(const Operator& op, const Value* args, const F& f) {
+  for (size_t i = 0; i < op.schema.args.size(); ++i) {
+    if (args[i].is_tensor()) f(static_cast<int>(i), -1, args[i].tensor());
+    for (size_t k = 0; args[i].is_tensor_list() && k < args[i].length(); ++k)
+      if (args[i].tensors()[k].defined()) f(static_cast<int>(i), static_cast<int>(k), args[i].tensors()[k]);
+  }
+}
+
+Tensor window_on(const Ref<Storage>& storage, Device device, DType dtype, IntSpan sizes, IntSpan strides,
+                 int64_t offset) {
+  Ref<TensorImpl> impl(new TensorImpl);
+  impl->storage = storage;
+  impl->sizes.assign(sizes);
+  impl->strides.assign(strides);
+  impl->offset = offset;
+  impl->dtype = dtype;
+  impl->device = device;
+  impl->refresh();
+  impl->refresh_keys();
+  return Tensor(std::move(impl));
+}
+
+// The same window on memory that does not exist.
+Tensor twin_of(const Tensor& t) {
+  if (t->wrapped_number) return t;
+  const Device nowhere{DeviceType::Meta};
+  Ref<Storage> storage(new Storage);
+  storage->device = nowhere;
+  storage->bytes = t->storage ? t->storage->bytes : 0;
+  return window_on(storage, nowhere, t.dtype(), t.sizes(), t.strides(), t.offset());
+}
+
+uint64_t bits_of(const Value& v) {
+  if (v.tag() == Value::Tag::Float) {
+    const double d = v.to_float();
+    uint64_t bits;
+    std::memcpy(&bits, &d, sizeof bits);
+    return bits;
+  }
+  if (v.tag() == Value::Tag::Complex) {
+    const complex128 c = v.to_scalar().to<complex128>();
+    return std::hash<double>()(c.real()) * 31 + std::hash<double>()(c.imag());
+  }
+  return static_cast<uint64_t>(v.to_int());
+}
+
+void add_value(Hash& hash, const Value& v) {
+  hash.add(static_cast<uint64_t>(v.tag()));
+  switch (v.tag()) {
+    case Value::Tag::Bool:
+    case Value::Tag::Int:
+    case Value::Tag::Float:
+    case Value::Tag::Complex:
+      return hash.add(bits_of(v));
+    case Value::Tag::DType:
+      return hash.add(static_cast<uint64_t>(v.to_dtype()));
+    case Value::Tag::MemoryFormat:
+      return hash.add(static_cast<uint64_t>(v.to_memory_format()));
+    case Value::Tag::Layout:
+      return hash.add(static_cast<uint64_t>(v.to_layout()));
+    case Value::Tag::IntList:
+      return hash.add(v.ints());
+    case Value::Tag::FloatList:
+      for (size_t i = 0; i < v.length(); ++i) hash.add(bits_of(Value(v.floats()[i])));
+      return;
+    case Value::Tag::BoolList:
+      for (size_t i = 0; i < v.length(); ++i) hash.add(static_cast<uint64_t>(v.bools()[i]));
+      return;
+    case Value::Tag::String:
+      return hash.add(v.string());
+    default:
+      return;
+  }
+}
+
+bool has_tag(const Operator& op, const char* tag) {
+  return op.record && std::strstr(op.record->tags, tag) != nullptr;
+}
+
+// While a program is made and run: what it calls was recorded below autograd, mixed precision and modes.
+class Plainly {
+ public:
+  Plainly() : saved_(thread_state()) {
+    ThreadState& s = thread_state();
+    s.included = s.excluded = KeySet();
+    s.grad_mode = false;
+  }
+  ~Plainly() { thread_state() = saved_; }
+  Plainly(const Plainly&) = delete;
+
+ private:
+  ThreadState saved_;
+};
+
+}  // namespace
+
+std::vector<int> Graph::outputs() const {
+  std::vector<int> wanted;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot& s = slots[i];
+    const bool made = s.kind == Slot::Kind::Result || s.kind == Slot::Kind::Empty;
+    if (made && s.storage->use_count() > 1) wanted.push_back(static_cast<int>(i));
+  }
+  return wanted;
+}
+
+Recorder& Recorder::make(DeviceType type, Device base) {
+  auto& slot = recorder_at(type);
+  if (!slot) slot = std::make_shared<Recorder>(type, base);
+  set_device_fallback(type, Kernel{recording_kernel, slot.get()});
+  set_device_allocator(type, {[](size_t) -> void* { return nullptr; }, [](void*, size_t) {}});
+  return *slot;
+}
+
+Recorder* Recorder::find(DeviceType type) {
+  return recorder_at(type).get();
+}
+
+void Recorder::set_base(Device base) {
+  flush("the device below changes");
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  base_ = base;
+  programs_.clear();
+}
+
+const Recorder::Known& Recorder::known(const Operator& op) {
+  const auto at = known_.find(&op);
+  if (at != known_.end()) return at->second;
+  Known k;
+  const std::string& name = op.schema.name;
+  if (name == "copy_") {
+    k.kind = Kind::Copy;
+  } else if (name == "_to_copy") {
+    k.kind = Kind::ToCopy;
+  } else {
+    bool plain = op.record != nullptr && !has_tag(op, "data_dependent");
+    for (const std::string& type : op.schema.returns) plain &= type.compare(0, 6, "Tensor") == 0;
+    k.kind = plain ? Kind::Record : Kind::Host;
+  }
+  k.update = op.kernel(Key::CPU).fn == update_kernel;
+  for (size_t i = 0; i < op.schema.args.size(); ++i) {
+    const ArgType type = op.schema.args[i].type;
+    const bool scalar =
+        type == ArgType::Scalar || type == ArgType::TensorOrScalar || type == ArgType::Tensor;
+    if ((k.update && type == ArgType::Float) || (scalar && has_tag(op, "scales"))) k.parametric |= 1u << i;
+  }
+  return known_.emplace(&op, k).first->second;
+}
+
+Recorded& Recorder::state(const Tensor& t) {
+  Ref<Counted>& recorded = t->storage->recorded;
+  if (!recorded) recorded = Ref<Counted>(new Recorded);
+  return static_cast<Recorded&>(*recorded);
+}
+
+int Recorder::slot_of(const Tensor& t) {
+  Recorded& s = state(t);
+  if (s.slot >= 0) return s.slot;
+  s.slot = static_cast<int>(graph_.slots.size());
+  const int64_t bytes = static_cast<int64_t>(t->storage->bytes), item = t.itemsize();
+  Window root{s.slot, t.dtype(), {}, {}, 0};
+  if (t.offset() == 0 && t.numel() * item == bytes && is_dense(t)) {
+    root.sizes.assign(t.sizes());
+    root.strides.assign(t.strides());
+  } else {
+    root.sizes.push_back(bytes / item);
+    root.strides.push_back(1);
+  }
+  const auto kind = s.base ? Slot::Kind::Input : Slot::Kind::Empty;
+  graph_.hash.add(0x51u + static_cast<uint64_t>(kind));
+  graph_.hash.add(static_cast<uint64_t>(root.dtype));
+  graph_.hash.add(IntSpan(root.sizes));
+  graph_.hash.add(IntSpan(root.strides));
+  graph_.slots.push_back({kind, t->storage, {}, std::move(root)});
+  return s.slot;
+}
+
+// A tensor of the host without dimensions takes part as an input, with the value that it has now.
+int Recorder::host_slot(const Tensor& t) {
+  const int slot = static_cast<int>(graph_.slots.size());
+  Tensor held = empty(t.sizes(), t.options());
+  copy_into(held, t);
+  Window root{slot, t.dtype(), Dims(t.sizes()), Dims(held.strides()), 0};
+  graph_.hash.add(0x60u);
+  graph_.hash.add(static_cast<uint64_t>(root.dtype));
+  graph_.hash.add(IntSpan(root.sizes));
+  graph_.slots.push_back({Slot::Kind::Host, {}, held, std::move(root)});
+  return slot;
+}
+
+Window Recorder::window_of(const Tensor& t) {
+  const int slot = is_here(t) ? slot_of(t) : host_slot(t);
+  Window w{slot, t.dtype(), Dims(t.sizes()), Dims(t.strides()), is_here(t) ? t.offset() : 0};
+  if (!is_here(t)) w.strides = graph_.slots[slot].root.strides;
+  Hash& hash = graph_.hash;
+  hash.add(static_cast<uint64_t>(slot) << 8 | static_cast<uint64_t>(t.dtype()));
+  hash.add(IntSpan(w.sizes));
+  hash.add(IntSpan(w.strides));
+  hash.add(static_cast<uint64_t>(w.offset));
+  return w;
+}
+
+void Recorder::enter(const Operator& op, const Known& known, const Value* args, Call& call) {
+  Hash& hash = graph_.hash;
+  hash.add(reinterpret_cast<uint64_t>(&op));
+  const size_t n = op.schema.args.size();
+  call.values.resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    const Value& v = args[i];
+    const bool wrapped = v.is_tensor() && v.tensor_impl()->wrapped_number;
+    const bool number = wrapped || v.is_number();
+    if (number && known.parametric >> i & 1) {
+      const Scalar scalar = wrapped ? item(v.tensor()) : v.to_scalar();
+      if (!scalar.is_integral() && !scalar.is_complex()) {
+        call.parameters.emplace_back(static_cast<int>(i), static_cast<int>(graph_.parameters.size()));
+        call.values[i] = Value(scalar);
+        graph_.parameters.push_back(scalar);
+        hash.add(0x70u);
+        continue;
+      }
+    }
+    if (wrapped) {
+      call.values[i] = Value(item(v.tensor()));
+      add_value(hash, call.values[i]);
+    } else if (v.is_tensor()) {
+      call.tensors.push_back({static_cast<int>(i), -1, window_of(v.tensor())});
+    } else if (v.is_tensor_list()) {
+      call.list_lengths.resize(n, -1);
+      call.list_lengths[i] = static_cast<int>(v.length());
+      hash.add(0x80u + v.length());
+      for (size_t k = 0; k < v.length(); ++k)
+        if (v.tensors()[k].defined())
+          call.tensors.push_back({static_cast<int>(i), static_cast<int>(k), window_of(v.tensors()[k])});
+    } else if (v.tag() == Value::Tag::Device) {
+      call.values[i] = Value(base_);
+    } else {
+      call.values[i] = v;  // a copy of its own: lists may point to the caller's memory
+      add_value(hash, v);
+    }
+  }
+}
+
+void Recorder::run_meta(const Operator& op, const Value* args, std::vector<Tensor>& twins, Value* results) {
+  const size_t n = op.schema.args.size();
+  Value on_meta[32];
+  std::vector<std::vector<Tensor>> lists;
+  lists.reserve(n);
+  for (size_t i = 0; i < n; ++i) {
+    const Value& v = args[i];
+    if (v.is_tensor()) {
+      twins.push_back(twin_of(v.tensor()));
+      on_meta[i] = Value::borrow(twins.back().impl());
+    } else if (v.is_tensor_list()) {
+      lists.emplace_back();
+      for (size_t k = 0; k < v.length(); ++k) {
+        const Tensor& t = v.tensors()[k];
+        lists.back().push_back(t.defined() ? twin_of(t) : Tensor());
+        if (t.defined()) twins.push_back(lists.back().back());
+      }
+      on_meta[i] = Value::borrow(lists.back().data(), lists.back().size());
+    } else if (v.tag() == Value::Tag::Device) {
+      on_meta[i] = Value(Device{DeviceType::Meta});
+    } else {
+      on_meta[i] = v;
+    }
+  }
+  op.call_with(KeySet(Key::Meta), on_meta, results);
+}
+
+void Recorder::take_results(const Operator& op, const Value* args, const std::vector<Tensor>& twins,
+                            Value* results, Call& call) {
+  std::vector<Tensor> originals;
+  each_tensor(op, args, [&](int, int, const Tensor& t) { originals.push_back(t); });
+  const auto take = [&](const Tensor& meta) -> Tensor {
+    for (size_t i = 0; i < twins.size(); ++i) {
+      if (twins[i].same(meta)) return originals[i];
+      if (twins[i]->storage.get() == meta->storage.get() && is_here(originals[i]))
+        return window_on(originals[i]->storage, Device{type_}, meta.dtype(), meta.sizes(), meta.strides(),
+                         meta.offset());
+    }
+    Ref<Storage> storage(new Storage);
+    storage->device = Device{type_};
+    storage->bytes = meta->storage->bytes;
+    Tensor t = window_on(storage, Device{type_}, meta.dtype(), meta.sizes(), meta.strides(), meta.offset());
+    Recorded& s = state(t);
+    s.slot = static_cast<int>(graph_.slots.size());
+    Window root{s.slot, t.dtype(), Dims(t.sizes()), Dims(t.strides()), t.offset()};
+    call.results.push_back(root);
+    graph_.slots.push_back({Slot::Kind::Result, storage, {}, std::move(root)});
+    return t;
+  };
+  for (int i = 0; i < op.n_results(); ++i) {
+    if (results[i].is_tensor()) {
+      results[i] = Value(take(results[i].tensor()));
+    } else if (results[i].is_tensor_list()) {
+      std::vector<Tensor> list;
+      for (size_t k = 0; k < results[i].length(); ++k) list.push_back(take(results[i].tensors()[k]));
+      results[i] = Value(list);
+    }
+  }
+}
+
+bool Recorder::draw() {
+  const Generator::State s = default_generator(type_).take();
+  if (graph_.draws && (s.seed != graph_.first_draw.seed ||
+                       s.offset != graph_.first_draw.offset + static_cast<uint64_t>(graph_.draws)))
+    flush("the random generator was set");
+  if (graph_.draws == 0) graph_.first_draw = s;
+  ++graph_.draws;
+  return true;
+}
+
+// Scalar states of optimizers in the host's memory change at once; the program gets them as they were.
+void Recorder::advance_states(const Operator& op, Value* args, std::vector<std::vector<Tensor>>& before) {
+  const size_t n = op.schema.args.size();
+  Value changed[32];
+  std::vector<std::vector<Tensor>> stand_ins;
+  before.reserve(n);
+  stand_ins.reserve(n);
+  bool any = false;
+  for (size_t i = 0; i < n; ++i) {
+    changed[i] = args[i];
+    if (!args[i].is_tensor_list() || args[i].length() == 0) continue;
+    if (args[i].tensors()[0].is_cpu()) {
+      before.emplace_back();
+      for (size_t k = 0; k < args[i].length(); ++k) {
+        const Tensor& t = args[i].tensors()[k];
+        before.back().push_back(empty(t.sizes(), t.options()));
+        copy_into(before.back().back(), t);
+      }
+      args[i] = Value::borrow(before.back().data(), before.back().size());
+      any = true;
+    } else {
+      stand_ins.emplace_back(args[i].length(), empty({0}, {DType::Float, Device{}}));
+      changed[i] = Value::borrow(stand_ins.back().data(), stand_ins.back().size());
+    }
+  }
+  Value nothing[1];
+  if (any) op.call_with(KeySet(Key::CPU), changed, nothing);
+}
+
+bool Recorder::record(const Operator& op, const Known& known, Value* args, Value* results) {
+  bool foreign = false;
+  for (size_t i = 0; i < op.schema.args.size(); ++i) foreign |= args[i].tag() == Value::Tag::Opaque;
+  each_tensor(op, args, [&](int, int element, const Tensor& t) {
+    if (is_here(t) || t->wrapped_number || (t.is_cpu() && (t.dim() == 0 || known.update))) return;
+    foreign |= has_tag(op, "mixed_devices") || element >= 0;
+    FL_CHECK(foreign, "[", op.schema.name, "] expected all tensors on one device, got ",
+             device_type_name(type_), " and ", to_string(t.device()));
+  });
+  if (foreign) return false;
+  std::vector<Tensor> twins;
+  try {
+    run_meta(op, args, twins, results);  // checks the arguments before anything is recorded
+  } catch (const Error& error) {
+    if (error.kind == ErrorKind::NotImplemented) return false;
+    throw;
+  }
+  if (op.flags & kRandom) draw();
+  std::vector<std::vector<Tensor>> before;
+  Value given[32];
+  if (known.update) {
+    for (size_t i = 0; i < op.schema.args.size(); ++i) given[i] = args[i];
+    advance_states(op, given, before);
+    args = given;
+  }
+  Call call{&op, {}, {}, {}, {}, {}, line ? line() : -1};
+  enter(op, known, args, call);
+  take_results(op, args, twins, results, call);
+  for (size_t i = 0; i < op.schema.args.size(); ++i) {
+    if (!op.schema.args[i].mutated) continue;
+    if (args[i].is_tensor()) args[i].tensor().bump_version();
+    for (size_t k = 0; args[i].is_tensor_list() && k < args[i].length(); ++k)
+      if (args[i].tensors()[k].defined()) args[i].tensors()[k].bump_version();
+  }
+  graph_.calls.push_back(std::move(call));
+  ++metrics.operators;
+  if (graph_.calls.size() >= most_calls) flush("many operators were recorded");
+  return true;
+}
+
+void Recorder::call(const Operator& op, Value* args, Value* results) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const Known& k = known(op);
+  if (k.kind == Kind::Copy) return copy(op, args, results);
+  if (k.kind == Kind::ToCopy) return to_copy(op, args, results);
+  if (k.kind == Kind::Host || !record(op, k, args, results)) on_host(op, args, results);
+}
+
+void Recorder::copy(const Operator& op, Value* args, Value* results) {
+  const Tensor dst = args[0].tensor(), src = args[1].tensor();
+  if (!is_here(dst)) {
+    static const Operator& copy = OperatorTable::get().at("copy_");
+    Value on_host[3] = {args[0], Value(on_base(src, "a tensor is copied to another device")), args[2]};
+    return copy.call(on_host, results);
+  }
+  Value given[3] = {args[0], args[1], args[2]};
+  if (!is_here(src)) {
+    Tensor held = empty(src.sizes(), {src.dtype(), base_});
+    copy_into(held, src);
+    given[1] = Value(wrapped(held));
+  }
+  record(op, known(op), given, results);
+}
+
+void Recorder::to_copy(const Operator& op, Value* args, Value* results) {
+  const Tensor self = args[0].tensor();
+  const bool leaves = args[3].tag() == Value::Tag::Device && args[3].to_device().type != type_;
+  Value given[32];
+  for (size_t i = 0; i < op.schema.args.size(); ++i) given[i] = args[i];
+  if (is_here(self) && !leaves) {
+    given[3] = Value();
+    record(op, known(op), given, results);
+    return;
+  }
+  if (is_here(self)) given[0] = Value(on_base(self, "a tensor is copied to another device"));
+  if (!leaves) given[3] = Value(base_);
+  op.call(given, results);
+  if (!leaves) results[0] = Value(wrapped(results[0].tensor()));
+}
+
+Tensor Recorder::wrapped(const Tensor& base) const {
+  Ref<Storage> storage(new Storage);
+  storage->device = Device{type_};
+  storage->bytes = base->storage->bytes;
+  Ref<Recorded> recorded(new Recorded);
+  recorded->base = base->storage;
+  storage->recorded = Ref<Counted>(recorded.get());
+  return window_on(storage, Device{type_}, base.dtype(), base.sizes(), base.strides(), base.offset());
+}
+
+Tensor Recorder::on_base(const Tensor& t, const char* why) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (state(t).slot >= 0) flush(why);
+  Recorded& s = state(t);
+  if (!s.base) s.base = Storage::allocate(t->storage->bytes, base_);
+  return window_on(s.base, base_, t.dtype(), t.sizes(), t.strides(), t.offset());
+}
+
+// Operators whose results depend on values, and those of programs: they run at once on the device below.
+void Recorder::on_host(const Operator& op, Value* args, Value* results) {
+  ++metrics.host_calls;
+  std::vector<Tensor> bases, originals;
+  each_tensor(op, args, [&](int, int, const Tensor& t) {
+    originals.push_back(t);
+    bases.push_back(is_here(t) ? on_base(t, op.schema.name.c_str()) : t);
+  });
+  const size_t n = op.schema.args.size();
+  Value given[32];
+  std::vector<std::vector<Tensor>> lists;
+  lists.reserve(n);
+  size_t at = 0;
+  for (size_t i = 0; i < n; ++i) {
+    given[i] = args[i];
+    if (args[i].is_tensor()) given[i] = Value(bases[at++]);
+    if (args[i].tag() == Value::Tag::Device && args[i].to_device().type == type_) given[i] = Value(base_);
+    if (!args[i].is_tensor_list()) continue;
+    lists.emplace_back();
+    for (size_t k = 0; k < args[i].length(); ++k)
+      lists.back().push_back(args[i].tensors()[k].defined() ? bases[at++] : Tensor());
+    given[i] = Value::borrow(lists.back().data(), lists.back().size());
+  }
+  op.call(given, results);
+  const auto back = [&](const Tensor& t) -> Tensor {
+    for (size_t i = 0; i < bases.size(); ++i)
+      if (bases[i].same(t)) return originals[i];
+    return t.device() == base_ || t.device().type == base_.type ? wrapped(t) : t;
+  };
+  for (int i = 0; i < op.n_results(); ++i) {
+    if (results[i].is_tensor()) results[i] = Value(back(results[i].tensor()));
+    if (!results[i].is_tensor_list()) continue;
+    std::vector<Tensor> list;
+    for (size_t k = 0; k < results[i].length(); ++k) list.push_back(back(results[i].tensors()[k]));
+    results[i] = Value(list);
+  }
+}
+
+std::vector<Tensor> Recorder::inputs_of(const Graph& graph) const {
+  std::vector<Tensor> inputs;
+  for (const Slot& slot : graph.slots) {
+    if (slot.kind == Slot::Kind::Host) inputs.push_back(slot.host);
+    if (slot.kind != Slot::Kind::Input) continue;
+    const auto& recorded = static_cast<const Recorded&>(*slot.storage->recorded);
+    const Window& w = slot.root;
+    inputs.push_back(window_on(recorded.base, base_, w.dtype, w.sizes, w.strides, w.offset));
+  }
+  for (const Scalar& number : graph.parameters) inputs.push_back(wrapped_number(number));
+  return inputs;
+}
+
+void Recorder::store(const Graph& graph, const std::vector<int>& outputs, std::vector<Tensor>& results) {
+  FL_CHECK(results.size() == outputs.size(), "[lazy] expected ", int64_t(outputs.size()), " results, got ",
+           int64_t(results.size()));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Slot& slot = graph.slots[outputs[i]];
+    Tensor& t = results[i];
+    const bool fits = t.offset() == slot.root.offset && t.strides() == IntSpan(slot.root.strides) &&
+                      t->storage->bytes >= slot.storage->bytes;
+    if (!fits) {
+      Ref<Storage> memory = Storage::allocate(slot.storage->bytes, base_);
+      const Window& w = slot.root;
+      Tensor moved = window_on(memory, base_, w.dtype, w.sizes, w.strides, w.offset);
+      copy_into(moved, t);
+      t = moved;
+    }
+    static_cast<Recorded&>(*slot.storage->recorded).base = t->storage;
+  }
+}
+
+void Recorder::flush(const char* why) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  if (graph_.calls.empty() && graph_.slots.empty()) return;
+  Graph graph = std::exchange(graph_, Graph());
+  const std::vector<int> outputs = graph.outputs();
+  for (const Slot& slot : graph.slots)
+    if (slot.storage) static_cast<Recorded&>(*slot.storage->recorded).slot = -1;
+  if (graph.calls.empty()) return;
+  graph.hash.add(0x90u);
+  for (int slot : outputs) graph.hash.add(static_cast<uint64_t>(slot));
+  ++metrics.graphs;
+  const Plainly plainly;
+  const std::vector<Tensor> inputs = inputs_of(graph);
+  Ref<Executable>& program = programs_[graph.hash.value()];
+  if (program)
+    ++metrics.hits;
+  else
+    program = compile(graph, outputs, inputs, why);
+  const Ref<Executable> running = program;
+  Generator& generator = default_generator(base_.type);
+  const Generator::State saved = generator.state();
+  if (graph.draws) generator.set_state(graph.first_draw);
+  const auto started = std::chrono::steady_clock::now();
+  std::vector<Tensor> results;
+  try {
+    results = running->run(inputs);
+  } catch (...) {
+    if (graph.draws) generator.set_state(saved);
+    if (explain) explain(graph, inputs);
+    throw;
+  }
+  if (graph.draws) generator.set_state(saved);
+  metrics.execute_ns += static_cast<uint64_t>((std::chrono::steady_clock::now() - started).count());
+  store(graph, outputs, results);
+}
+
+void recording_kernel(const Operator& op, void* context, KeySet, Value* args, Value* results) {
+  static_cast<Recorder*>(context)->call(op, args, results);
+}
+
+}  // namespace fl::lazy

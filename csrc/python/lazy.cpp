@@ -1,0 +1,282 @@
+// Recording devices seen from Python: graphs become lists of calls for the compiler, programs come back.
+#include "python/common.h"
+// Python.h must come first.
+
+#include <frameobject.h>
+
+#include <map>
+#include <unordered_map>
+
+#include "compiled/specialized_function.h"
+#include "lazy/recorder.h"
+#include "python/library.h"
+#include "python/parse.h"
+
+namespace fl::py {
+
+compiled::CompiledGraph* compiled_graph_of(PyObject* o);
+
+namespace {
+
+using lazy::Call;
+using lazy::Graph;
+using lazy::Recorder;
+using lazy::Slot;
+using lazy::Window;
+
+PyObject* dims_object(IntSpan dims) {
+  PyObject* tuple = check(PyTuple_New(static_cast<Py_ssize_t>(dims.size())));
+  for (size_t i = 0; i < dims.size(); ++i) PyTuple_SET_ITEM(tuple, i, check(PyLong_FromLongLong(dims[i])));
+  return tuple;
+}
+
+PyObject* class_named(const char* name) {
+  Object module = own(PyImport_ImportModule("flambeau.lazy.graph"));
+  return check(PyObject_GetAttrString(module.get(), name));
+}
+
+PyObject* window_object(const Window& w) {
+  static PyObject* type = class_named("Window");
+  return check(PyObject_CallFunction(type, "iONNL", w.storage, dtype_object(w.dtype), dims_object(w.sizes),
+                                     dims_object(w.strides), static_cast<long long>(w.offset)));
+}
+
+PyObject* arguments_object(const Call& call) {
+  static PyObject* parameter = class_named("Parameter");
+  const Py_ssize_t n = static_cast<Py_ssize_t>(call.values.size());
+  Object arguments = own(PyList_New(n));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    const int length = call.list_lengths.empty() ? -1 : call.list_lengths[i];
+    if (length < 0) {
+      PyList_SET_ITEM(arguments.get(), i, check(to_python(call.values[i])));
+      continue;
+    }
+    PyObject* list = check(PyList_New(length));
+    for (int k = 0; k < length; ++k) PyList_SET_ITEM(list, k, Py_NewRef(Py_None));
+    PyList_SET_ITEM(arguments.get(), i, list);
+  }
+  for (const auto& t : call.tensors) {
+    PyObject* window = window_object(t.window);
+    if (t.element < 0)
+      check(PyList_SetItem(arguments.get(), t.position, window));
+    else
+      check(PyList_SetItem(PyList_GET_ITEM(arguments.get(), t.position), t.element, window));
+  }
+  for (auto [position, place] : call.parameters)
+    check(PyList_SetItem(arguments.get(), position,
+                         check(PyObject_CallFunction(parameter, "iN", place, to_python(call.values[position])))));
+  return arguments.release();
+}
+
+// ---------------------------------------------------------------- lines of the program
+
+struct Lines {
+  std::map<std::pair<PyObject*, int>, int> places;
+  std::vector<std::pair<PyObject*, int>> all;
+  std::unordered_map<PyObject*, bool> own;  // code of this package
+};
+Lines& lines() {
+  static auto* l = new Lines;
+  return *l;
+}
+
+bool is_own_code(PyObject* code) {
+  static const std::string package = [] {
+    Object module = own(PyImport_ImportModule("flambeau"));
+    Object file = own(PyObject_GetAttrString(module.get(), "__file__"));
+    const std::string path = PyUnicode_AsUTF8(file.get());
+    return path.substr(0, path.rfind('/') + 1);
+  }();
+  const auto at = lines().own.find(code);
+  if (at != lines().own.end()) return at->second;
+  Object file = own(PyObject_GetAttrString(code, "co_filename"));
+  const char* name = PyUnicode_AsUTF8(file.get());
+  const bool inside = name && std::string(name).compare(0, package.size(), package) == 0;
+  Py_INCREF(code);  // its address stays its own
+  return lines().own[code] = inside;
+}
+
+// The innermost line outside of this package, as a number.
+int line_of_program() {
+  if (!PyGILState_Check()) return -1;
+  PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
+  int number = -1;
+  while (frame) {
+    PyObject* code = reinterpret_cast<PyObject*>(PyFrame_GetCode(frame));
+    const bool inside = is_own_code(code);
+    if (!inside) {
+      const std::pair<PyObject*, int> place{code, PyFrame_GetLasti(frame)};
+      const auto entered = lines().places.emplace(place, static_cast<int>(lines().all.size()));
+      if (entered.second) {
+        Py_INCREF(code);
+        lines().all.push_back(place);
+      }
+      number = entered.first->second;
+    }
+    Py_DECREF(code);
+    PyFrameObject* outer = inside ? PyFrame_GetBack(frame) : nullptr;
+    Py_DECREF(frame);
+    frame = outer;
+  }
+  return number;
+}
+
+// (file, line), or None.
+PyObject* line_object(int number) {
+  if (number < 0) Py_RETURN_NONE;
+  auto [code, at] = lines().all[number];
+  Object file = own(PyObject_GetAttrString(code, "co_filename"));
+  return check(Py_BuildValue("(Oi)", file.get(), PyCode_Addr2Line(reinterpret_cast<PyCodeObject*>(code), at)));
+}
+
+// ---------------------------------------------------------------- graphs
+
+PyObject* graph_object(const Graph& graph, const std::vector<int>& outputs) {
+  static PyObject* type = class_named("Graph");
+  static PyObject* call_type = class_named("Call");
+  Object slots = own(PyList_New(0)), calls = own(PyList_New(0)), wanted = own(PyList_New(0));
+  static const char* kinds[] = {"input", "host", "empty", "result"};
+  for (const Slot& slot : graph.slots) {
+    Object row = own(Py_BuildValue("(sN)", kinds[static_cast<int>(slot.kind)], window_object(slot.root)));
+    check(PyList_Append(slots.get(), row.get()));
+  }
+  for (const Call& call : graph.calls) {
+    Object results = own(PyList_New(0));
+    for (const Window& w : call.results) check(PyList_Append(results.get(), own(window_object(w)).get()));
+    Object row = own(PyObject_CallFunction(call_type, "ONON", overload_object(*call.op), arguments_object(call),
+                                           results.get(), line_object(call.line)));
+    check(PyList_Append(calls.get(), row.get()));
+  }
+  for (int slot : outputs) check(PyList_Append(wanted.get(), own(PyLong_FromLong(slot)).get()));
+  return check(PyObject_CallFunction(type, "OOOn", slots.get(), calls.get(), wanted.get(),
+                                     static_cast<Py_ssize_t>(graph.parameters.size())));
+}
+
+PyObject* tensors_object(const std::vector<Tensor>& tensors) {
+  PyObject* list = check(PyList_New(static_cast<Py_ssize_t>(tensors.size())));
+  for (size_t i = 0; i < tensors.size(); ++i) PyList_SET_ITEM(list, i, check(wrap(tensors[i])));
+  return list;
+}
+
+class NativeProgram final : public lazy::Executable {
+ public:
+  explicit NativeProgram(compiled::CompiledGraph* graph) : graph_(graph) {}
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs) override { return graph_->forward.run(inputs.data()); }
+
+ private:
+  Ref<compiled::CompiledGraph> graph_;
+};
+
+class PythonProgram final : public lazy::Executable {
+ public:
+  explicit PythonProgram(PyObject* function) : function_(Py_NewRef(function)) {}
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs) override {
+    const WithGIL gil;
+    const BelowModes below;
+    Object given = own(tensors_object(inputs));
+    Object made = own(PyObject_CallOneArg(function_, given.get()));
+    Object fast = own(PySequence_Fast(made.get(), "[lazy] expected a list of tensors"));
+    std::vector<Tensor> results;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i)
+      results.push_back(unwrap(PySequence_Fast_GET_ITEM(fast.get(), i)));
+    return results;
+  }
+
+ private:
+  PyObject* function_;
+};
+
+Recorder& recorder_named(const char* name) {
+  Recorder* recorder = Recorder::find(parse_device(name).type);
+  FL_CHECK_KIND(recorder != nullptr, Value, "[lazy] expected a device that records, got ", std::string(name));
+  return *recorder;
+}
+
+PyObject* make_recorder(PyObject*, PyObject* args) {
+  // _lazy_recorder(name, base, compile, explain): calls on the device are recorded from now on.
+  const char* name;
+  PyObject *base, *compile, *explain;
+  if (!PyArg_ParseTuple(args, "sOOO", &name, &base, &compile, &explain)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    const DeviceType type = parse_device(name).type;
+    Recorder& recorder = Recorder::make(type, device_from(base));
+    recorder.line = line_of_program;
+    recorder.compile = [function = Py_NewRef(compile)](const Graph& graph, const std::vector<int>& outputs,
+                                                       const std::vector<Tensor>& inputs, const char* why) {
+      const WithGIL gil;
+      Object described = own(graph_object(graph, outputs)), given = own(tensors_object(inputs));
+      Object made = own(PyObject_CallFunction(function, "OOs", described.get(), given.get(), why));
+      if (auto* native = compiled_graph_of(made.get()))
+        return Ref<lazy::Executable>(new NativeProgram(native));
+      return Ref<lazy::Executable>(new PythonProgram(made.get()));
+    };
+    recorder.explain = [function = Py_NewRef(explain)](const Graph& graph, const std::vector<Tensor>& inputs) {
+      const WithGIL gil;
+      PyErr_Clear();
+      Object described = own(graph_object(graph, graph.outputs())), given = own(tensors_object(inputs));
+      own(PyObject_CallFunctionObjArgs(function, described.get(), given.get(), nullptr));
+    };
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* flush(PyObject*, PyObject* args) {
+  const char *name, *why;
+  if (!PyArg_ParseTuple(args, "ss", &name, &why)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    recorder_named(name).flush(why);
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* on_base(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(o);
+    return wrap(recorder_named(device_type_name(t.device().type).c_str()).on_base(t, "its memory is asked for"));
+  });
+}
+
+PyObject* set_recorder(PyObject*, PyObject* args) {
+  // _lazy_set(name, base or None, most calls): changes what the recorder does.
+  const char* name;
+  PyObject* base;
+  Py_ssize_t most;
+  if (!PyArg_ParseTuple(args, "sOn", &name, &base, &most)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    Recorder& recorder = recorder_named(name);
+    if (base != Py_None) recorder.set_base(device_from(base));
+    if (most > 0) recorder.most_calls = static_cast<size_t>(most);
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* metrics(PyObject*, PyObject* name) {
+  return guarded([&]() -> PyObject* {
+    const lazy::Metrics& m = recorder_named(PyUnicode_AsUTF8(name)).metrics;
+    return Py_BuildValue("{sKsKsKsKsK}", "operators", m.operators, "graphs", m.graphs, "hits", m.hits, "host_calls",
+                         m.host_calls, "execute_ns", m.execute_ns);
+  });
+}
+
+PyObject* clear_metrics(PyObject*, PyObject* name) {
+  return guarded([&]() -> PyObject* {
+    recorder_named(PyUnicode_AsUTF8(name)).metrics = {};
+    Py_RETURN_NONE;
+  });
+}
+
+PyMethodDef lazy_functions[] = {{"_lazy_recorder", make_recorder, METH_VARARGS, nullptr},
+                                {"_lazy_flush", flush, METH_VARARGS, nullptr},
+                                {"_lazy_on_base", on_base, METH_O, nullptr},
+                                {"_lazy_set", set_recorder, METH_VARARGS, nullptr},
+                                {"_lazy_metrics", metrics, METH_O, nullptr},
+                                {"_lazy_clear_metrics", clear_metrics, METH_O, nullptr},
+                                {}};
+
+}  // namespace
+
+void add_lazy(PyObject* module) {
+  check(PyModule_AddFunctions(module, lazy_functions));
+}
+
+}  // namespace fl::py

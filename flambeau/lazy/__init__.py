@@ -1,0 +1,168 @@
+"""Lazy tensors: a device whose calls are recorded and run later, as one compiled program.
+
+    x = fl.randn(8, 8, device="lazy")
+    y = (x @ x).relu()      # recorded: shapes are known and checked, nothing is computed
+    lazy.mark_step()        # runs; so do y.item(), y.cpu(), print(y) and bool(y)
+
+A graph that was recorded before is found by a hash and runs at once. Sizes are part of it; Python numbers and random
+streams are parameters, so that a new learning rate compiles nothing. `flambeau.lazy.metrics` counts.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flambeau as fl
+from flambeau import _C
+from flambeau.backends import register_recorder
+from flambeau.backends.device import RegisteredDevice
+from flambeau.lazy import metrics
+from flambeau.lazy.graph import Graph, Replay
+
+__all__ = ["Compilation", "compilations", "compile", "mark_step", "metrics", "over", "set_limit", "sync"]
+
+_NAME = "lazy"
+
+
+class Compilation(NamedTuple):
+    """One program that had to be made."""
+
+    line: str  # of the call that was recorded first
+    reason: str  # why the graph ended and ran
+    operators: int
+    seconds: float
+    native: bool  # one program; otherwise it runs call by call
+
+
+_compilations: list[Compilation] = []
+
+
+def compilations() -> list[Compilation]:
+    """The programs made so far."""
+    return list(_compilations)
+
+
+def mark_step(wait: bool = False) -> None:
+    """Runs what has been recorded."""
+    _C._lazy_flush(_NAME, "mark_step")
+
+
+def sync(wait: bool = True) -> None:
+    """Runs what has been recorded, and waits for it."""
+    _C._lazy_flush(_NAME, "sync")
+    module = getattr(fl, _base().type, None)
+    if wait and hasattr(module, "synchronize"):
+        module.synchronize()
+
+
+def over(device: Any) -> None:
+    """Chooses the device on which recorded programs run; tensors made before stay where they are, so call it first."""
+    global _below
+    _C._lazy_set(_NAME, fl.device(device), 0)
+    _below = fl.device(device)
+
+
+def set_limit(operators: int) -> None:
+    """After this many recorded operators a graph runs by itself."""
+    if operators < 1:
+        raise ValueError(f"[lazy.set_limit] expected at least 1 operator, got {operators}")
+    _C._lazy_set(_NAME, None, operators)
+
+
+def _base() -> Any:
+    return _below
+
+
+def compile(function: Callable[..., Any] | None = None, *, device: str = _NAME) -> Any:
+    """A function whose calls on lazy tensors run as programs of their own: what was recorded before runs first, and
+    the results are there when it returns."""
+    if function is None:
+        return functools.partial(compile, device=device)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        _C._lazy_flush(device, "a compiled function begins")
+        results = function(*args, **kwargs)
+        _C._lazy_flush(device, "a compiled function ends")
+        return results
+
+    return call
+
+
+# ---------------------------------------------------------------- programs
+
+
+def _kinds(graph: Graph, replay: Replay) -> list[Any]:
+    from flambeau._inductor.numbers import Kind
+
+    updates = replay.in_updates()
+    numbers = [Kind.UPDATE if i in updates else Kind.OPERAND for i in range(graph.parameters)]
+    return [Kind.TENSOR] * len(graph.inputs) + numbers
+
+
+def _program(graph: Graph, inputs: list[Any], reason: str) -> Any:
+    """A native program for a graph; where that cannot be, a function that runs it call by call."""
+    from flambeau._inductor.failures import Origin
+    from flambeau._inductor.numbers import ScalarGraphCompiler, _Refused
+
+    started = time.perf_counter()
+    replay = Replay(graph)
+    native = None
+    try:
+        native = ScalarGraphCompiler(replay, True, _kinds(graph, replay), None, Origin()).graph_for(inputs)
+    except _Refused:  # a number takes part in what cannot read it from memory
+        metrics.count("NotFused")
+    seconds = time.perf_counter() - started
+    line = graph.calls[0].where
+    _compilations.append(Compilation(line, reason, len(graph.calls), seconds, native is not None))
+    metrics.add("CompileTime", seconds)
+    metrics.count("Kernels", len(graph.calls) if native is None else 1)
+    return native if native is not None else functools.partial(_call_by_call, replay)
+
+
+def _call_by_call(replay: Replay, inputs: list[Any]) -> list[Any]:
+    count = len(replay.graph.inputs)
+    return replay(*inputs[:count], *(t.item() for t in inputs[count:]))
+
+
+def _explain(graph: Graph, inputs: list[Any]) -> None:
+    """Finds the call of a graph that failed by running it again on copies, and raises with the line that recorded it."""
+    replay = Replay(graph)
+    count = len(graph.inputs)
+    try:
+        replay(*(t.clone() for t in inputs[:count]), *(t.item() for t in inputs[count:]))
+    except Exception as error:
+        where = replay.current.where if replay.current is not None else "an unknown line"
+        raise type(error)(f"{error}\nrecorded at {where}") from error
+    raise RuntimeError(f"[lazy] expected a recorded program to run, got an error; it begins at {graph.calls[0].where}")
+
+
+class RecordingDevice(RegisteredDevice):
+    """The device in the registry: its launches are programs, its host calls operators that ran below at once."""
+
+    def __init__(self, name: str, synchronize: Any, module: Any) -> None:
+        super().__init__(name, _C._register_device(name, None, None), True, synchronize=synchronize)
+        self.module = module
+
+    @property
+    def launches(self) -> int:  # type: ignore[override]
+        return int(_C._lazy_metrics(self.name)["graphs"])
+
+    @property
+    def host_calls(self) -> int:  # type: ignore[override]
+        return int(_C._lazy_metrics(self.name)["host_calls"])
+
+
+def make(name: str, base: Any, program: Any, explain: Any, synchronize: Any, module: Any) -> None:
+    """Registers a device whose calls are recorded: `program(graph, inputs, reason)` makes what runs a graph."""
+    device = RecordingDevice(name, synchronize, module)
+    _C._lazy_recorder(name, base, program, explain)
+    register_recorder(name, device)
+
+
+_below = fl.device("cpu")
+make(_NAME, _below, _program, _explain, sync, sys.modules[__name__])

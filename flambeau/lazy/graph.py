@@ -1,0 +1,171 @@
+"""Graphs as the recorder hands them over (csrc/lazy), and what runs them again call by call.
+
+A graph is a list of calls on windows of numbered slots. Inputs of a program are the slots of kind "input" and "host", in
+order, then the parameters: Python numbers that may be others in the next run.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import flambeau as fl
+
+__all__ = ["Call", "Graph", "Parameter", "Replay", "Window"]
+
+
+class Window(NamedTuple):
+    """A tensor of a graph."""
+
+    slot: int
+    dtype: Any
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+
+class Parameter(NamedTuple):
+    """A number among the arguments that is an input of the program."""
+
+    place: int
+    value: float
+
+
+class Call(NamedTuple):
+    op: Any
+    arguments: list[Any]  # all of the schema, in order
+    results: list[Window]
+    line: tuple[str, int] | None  # of the program that recorded it
+
+    @property
+    def where(self) -> str:
+        """file:line: text."""
+        if self.line is None:
+            return "an unknown line"
+        text = linecache.getline(*self.line).strip()
+        return f"{self.line[0]}:{self.line[1]}" + (f": {text}" if text else "")
+
+
+class Graph(NamedTuple):
+    slots: list[tuple[str, Window]]
+    calls: list[Call]
+    outputs: list[int]  # slots that are wanted
+    parameters: int
+
+    @property
+    def inputs(self) -> list[int]:
+        """The slots that are given, in the order of the program's inputs."""
+        return [slot for slot, (kind, _) in enumerate(self.slots) if kind in ("input", "host")]
+
+
+def _is_update(op: Any) -> bool:
+    from flambeau.ops.record import find
+
+    record = find(op._full_name)
+    return record is not None and record.kind == "update"
+
+
+class Replay:
+    """A graph as a function of its inputs: runs the calls on whatever tensors it is given."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.updates = [_is_update(call.op) for call in graph.calls]
+        self.current: Call | None = None  # the call that runs
+
+    def in_updates(self) -> set[int]:
+        """Parameters that are numbers of optimizer steps."""
+        return {
+            a.place
+            for call, update in zip(self.graph.calls, self.updates)
+            for a in call.arguments
+            if update and isinstance(a, Parameter)
+        }
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        graph = self.graph
+        tensors: dict[int, Any] = dict(zip(graph.inputs, inputs))
+        parameters = inputs[len(graph.inputs) :]
+        like = next((t for t in inputs if isinstance(t, fl.Tensor) and not t._is_wrapped_number()), None)
+        for slot, (kind, root) in enumerate(graph.slots):
+            if kind == "empty":
+                device = like.device if like is not None else None
+                tensors[slot] = fl.empty_strided(root.size, root.stride, dtype=root.dtype, device=device)
+        for call, update in zip(graph.calls, self.updates):
+            self.current = call
+            self._run(call, update, tensors, parameters)
+        return [_window(tensors[slot], graph.slots[slot][1]) for slot in graph.outputs]
+
+    def _run(self, call: Call, update: bool, tensors: dict[int, Any], parameters: Sequence[Any]) -> None:
+        def read(argument: Any) -> Any:
+            if isinstance(argument, Window):
+                return _window(tensors[argument.slot], argument)
+            if isinstance(argument, Parameter):
+                return parameters[argument.place]
+            return [read(a) for a in argument] if isinstance(argument, list) else argument
+
+        if not update and any(isinstance(a, Parameter) for a in call.arguments):
+            result = _with_parameters(call, read)
+        else:
+            positional, keywords = _split(call.op, [_operand(f, read(a)) for f, a in zip(_formals(call.op), call.arguments)])
+            result = call.op(*positional, **keywords)
+        flat = result if isinstance(result, (list, tuple)) else [result]
+        fresh = [t for t in flat if isinstance(t, fl.Tensor)]
+        if call.results and len(fresh) != len(call.results):  # some are arguments that were written
+            given = {id(a) for a in call.arguments}
+            fresh = [t for t in fresh if id(t) not in given][: len(call.results)]
+        for window, tensor in zip(call.results, fresh):
+            tensors[window.slot] = tensor
+
+
+@functools.cache
+def _formals(op: Any) -> list[bool]:
+    """Of each argument: whether it is a tensor, so that a number has to be one that promotes like a number."""
+    return [str(a.type) == "Tensor" for a in op._schema.arguments]
+
+
+def _operand(is_tensor: bool, value: Any) -> Any:
+    if not is_tensor or isinstance(value, (fl.Tensor, type(None), list)):
+        return value
+    return fl.scalar_tensor(value, dtype=_dtype_of(value), device="cpu")._mark_wrapped_number()
+
+
+def _dtype_of(value: Any) -> Any:
+    return {bool: fl.bool, int: fl.int64, float: fl.float64}.get(type(value), fl.complex128)
+
+
+def _split(op: Any, values: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    formals = op._schema.arguments
+    count = sum(1 for a in formals if not a.kwarg_only)
+    return values[:count], {a.name: v for a, v in zip(formals[count:], values[count:])}
+
+
+# What a factor among the arguments of an operator multiplies.
+_FACTORS = {"alpha": "other", "value": "tensor1"}
+
+
+def _with_parameters(call: Call, read: Any) -> Any:
+    """A call with numbers that are tensors now: operands stand as they are, factors are multiplied by before."""
+    formals = call.op._schema.arguments
+    values = {a.name: read(v) for a, v in zip(formals, call.arguments)}
+    for factor, factored in _FACTORS.items():
+        if isinstance(values.get(factor), fl.Tensor):
+            values[factored] = values[factored] * values.pop(factor)
+    tensors = dict(zip((a.name for a in formals), _formals(call.op)))
+    values = {name: _operand(tensors[name], value) for name, value in values.items()}
+    positional = [values.pop(a.name) for a in formals if not a.kwarg_only]
+    return call.op(*positional, **values)
+
+
+def _window(tensor: Any, window: Window) -> Any:
+    """The window on a slot's memory, which `tensor` is the root of."""
+    same = tensor.dtype is window.dtype and tuple(tensor.shape) == window.size
+    if same and tensor.stride() == window.stride and tensor.storage_offset() == window.offset:
+        return tensor
+    if tensor.dtype is not window.dtype:
+        span = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
+        flat = tensor.as_strided((span,), (1,), 0)
+        return flat.view(window.dtype).as_strided(window.size, window.stride, window.offset)
+    return tensor.as_strided(window.size, window.stride, window.offset)
