@@ -12,8 +12,8 @@ enum class Key : uint8_t {
   CPU = 0,
   Meta = 1,
   CUDA = 2,
-  Custom0 = 3,   // registered devices follow: 3..14
-  Shared = 15,   // of all registered devices beyond those (dispatch/shared_key.h)
+  Custom0 = 3,  // registered devices follow: 3..14
+  Shared = 15,  // of all registered devices beyond those (dispatch/shared_key.h)
   Python = 16,  // tensor subclasses with __torch_dispatch__, and dispatch modes: they see what autograd has
                 // recorded
   Autograd = 17,

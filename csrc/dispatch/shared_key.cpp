@@ -49,7 +49,8 @@ DeviceType outside_device_of(const Operator& op, const Value* args) {
     if (v.is_tensor() && is_outside(v.tensor_impl()->device)) return v.tensor_impl()->device.type;
     if (v.tag() == Value::Tag::Device && is_outside(v.to_device())) return v.to_device().type;
     for (size_t k = 0; v.is_tensor_list() && k < v.length(); ++k)
-      if (v.tensors()[k].defined() && is_outside(v.tensors()[k].device())) return v.tensors()[k].device().type;
+      if (v.tensors()[k].defined() && is_outside(v.tensors()[k].device()))
+        return v.tensors()[k].device().type;
   }
   return DeviceType::CPU;
 }

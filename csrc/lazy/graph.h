@@ -47,8 +47,8 @@ struct TensorArgument {
 
 struct Call {
   const Operator* op;
-  std::vector<Value> values;                    // without the tensors
-  std::vector<int> list_lengths;                // by argument: of lists of tensors, else -1
+  std::vector<Value> values;      // without the tensors
+  std::vector<int> list_lengths;  // by argument: of lists of tensors, else -1
   std::vector<TensorArgument> tensors;
   std::vector<std::pair<int, int>> parameters;  // arguments that are numbers, and their places among those
   std::vector<Window> results;                  // new tensors

@@ -158,8 +158,7 @@ const Recorder::Known& Recorder::known(const Operator& op) {
   k.update = op.kernel(Key::CPU).fn == update_kernel;
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
     const ArgType type = op.schema.args[i].type;
-    const bool scalar =
-        type == ArgType::Scalar || type == ArgType::TensorOrScalar || type == ArgType::Tensor;
+    const bool scalar = type == ArgType::Scalar || type == ArgType::TensorOrScalar || type == ArgType::Tensor;
     if ((k.update && type == ArgType::Float) || (scalar && has_tag(op, "scales"))) k.parametric |= 1u << i;
   }
   return known_.emplace(&op, k).first->second;

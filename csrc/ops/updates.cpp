@@ -165,8 +165,8 @@ void Plan::run_on_device() const {
         if (d.original.same(t)) t = d.copy;
     lists[k] = placed[k].data();
   }
-  device::update(arguments.device().type, {def, arguments.n, lists, there ? nullptr : rows.data(), arguments.scalars,
-                                    arguments.numbers});
+  device::update(arguments.device().type, {def, arguments.n, lists, there ? nullptr : rows.data(),
+                                           arguments.scalars, arguments.numbers});
 }
 
 void Plan::run() const {

@@ -63,8 +63,9 @@ PyObject* arguments_object(const Call& call) {
       check(PyList_SetItem(PyList_GET_ITEM(arguments.get(), t.position), t.element, window));
   }
   for (auto [position, place] : call.parameters)
-    check(PyList_SetItem(arguments.get(), position,
-                         check(PyObject_CallFunction(parameter, "iN", place, to_python(call.values[position])))));
+    check(PyList_SetItem(
+        arguments.get(), position,
+        check(PyObject_CallFunction(parameter, "iN", place, to_python(call.values[position])))));
   return arguments.release();
 }
 
@@ -126,7 +127,8 @@ PyObject* line_object(int number) {
   if (number < 0) Py_RETURN_NONE;
   auto [code, at] = lines().all[number];
   Object file = own(PyObject_GetAttrString(code, "co_filename"));
-  return check(Py_BuildValue("(Oi)", file.get(), PyCode_Addr2Line(reinterpret_cast<PyCodeObject*>(code), at)));
+  return check(
+      Py_BuildValue("(Oi)", file.get(), PyCode_Addr2Line(reinterpret_cast<PyCodeObject*>(code), at)));
 }
 
 // ---------------------------------------------------------------- graphs
@@ -143,8 +145,8 @@ PyObject* graph_object(const Graph& graph, const std::vector<int>& outputs) {
   for (const Call& call : graph.calls) {
     Object results = own(PyList_New(0));
     for (const Window& w : call.results) check(PyList_Append(results.get(), own(window_object(w)).get()));
-    Object row = own(PyObject_CallFunction(call_type, "ONON", overload_object(*call.op), arguments_object(call),
-                                           results.get(), line_object(call.line)));
+    Object row = own(PyObject_CallFunction(call_type, "ONON", overload_object(*call.op),
+                                           arguments_object(call), results.get(), line_object(call.line)));
     check(PyList_Append(calls.get(), row.get()));
   }
   for (int slot : outputs) check(PyList_Append(wanted.get(), own(PyLong_FromLong(slot)).get()));
@@ -161,7 +163,9 @@ PyObject* tensors_object(const std::vector<Tensor>& tensors) {
 class NativeProgram final : public lazy::Executable {
  public:
   explicit NativeProgram(compiled::CompiledGraph* graph) : graph_(graph) {}
-  std::vector<Tensor> run(const std::vector<Tensor>& inputs) override { return graph_->forward.run(inputs.data()); }
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs) override {
+    return graph_->forward.run(inputs.data());
+  }
 
  private:
   Ref<compiled::CompiledGraph> graph_;
@@ -210,7 +214,8 @@ PyObject* make_recorder(PyObject*, PyObject* args) {
         return Ref<lazy::Executable>(new NativeProgram(native));
       return Ref<lazy::Executable>(new PythonProgram(made.get()));
     };
-    recorder.explain = [function = Py_NewRef(explain)](const Graph& graph, const std::vector<Tensor>& inputs) {
+    recorder.explain = [function = Py_NewRef(explain)](const Graph& graph,
+                                                       const std::vector<Tensor>& inputs) {
       const WithGIL gil;
       PyErr_Clear();
       Object described = own(graph_object(graph, graph.outputs())), given = own(tensors_object(inputs));
@@ -232,7 +237,8 @@ PyObject* flush(PyObject*, PyObject* args) {
 PyObject* on_base(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(o);
-    return wrap(recorder_named(device_type_name(t.device().type).c_str()).on_base(t, "its memory is asked for"));
+    return wrap(
+        recorder_named(device_type_name(t.device().type).c_str()).on_base(t, "its memory is asked for"));
   });
 }
 
@@ -253,8 +259,8 @@ PyObject* set_recorder(PyObject*, PyObject* args) {
 PyObject* metrics(PyObject*, PyObject* name) {
   return guarded([&]() -> PyObject* {
     const lazy::Metrics& m = recorder_named(PyUnicode_AsUTF8(name)).metrics;
-    return Py_BuildValue("{sKsKsKsKsK}", "operators", m.operators, "graphs", m.graphs, "hits", m.hits, "host_calls",
-                         m.host_calls, "execute_ns", m.execute_ns);
+    return Py_BuildValue("{sKsKsKsKsK}", "operators", m.operators, "graphs", m.graphs, "hits", m.hits,
+                         "host_calls", m.host_calls, "execute_ns", m.execute_ns);
   });
 }
 

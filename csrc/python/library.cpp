@@ -141,13 +141,15 @@ Key key_argument(int key) {
 
 int key_number(DeviceType type) {
   const Key key = backend_key(type);
-  return static_cast<int>(key) + (key == Key::Shared ? kSharedNumbers - static_cast<int>(key) + static_cast<int>(type) : 0);
+  return static_cast<int>(key) +
+         (key == Key::Shared ? kSharedNumbers - static_cast<int>(key) + static_cast<int>(type) : 0);
 }
 
 // The device of a key number; null for keys of other things than registered devices.
 std::optional<DeviceType> device_of_number(int key) {
   if (key >= kSharedNumbers) return static_cast<DeviceType>(key - kSharedNumbers);
-  if (key >= static_cast<int>(Key::Custom0) && key < static_cast<int>(Key::Shared)) return static_cast<DeviceType>(key);
+  if (key >= static_cast<int>(Key::Custom0) && key < static_cast<int>(Key::Shared))
+    return static_cast<DeviceType>(key);
   return std::nullopt;
 }
 
@@ -248,8 +250,7 @@ PyObject* has_kernel(PyObject*, PyObject* args) {
   PyObject* name;
   int key;
   if (!PyArg_ParseTuple(args, "Oi", &name, &key)) return nullptr;
-  return guarded(
-      [&]() -> PyObject* { return PyBool_FromLong(bool(kernel_at(*operator_of(name), key))); });
+  return guarded([&]() -> PyObject* { return PyBool_FromLong(bool(kernel_at(*operator_of(name), key))); });
 }
 
 PyObject* operator_info(PyObject*, PyObject* name) {
@@ -395,8 +396,7 @@ PyObject* register_device_type(PyObject*, PyObject* args) {
 }
 
 PyObject* device_key(PyObject*, PyObject* arg) {
-  return guarded(
-      [&]() -> PyObject* { return PyLong_FromLong(key_number(device_from(arg).type)); });
+  return guarded([&]() -> PyObject* { return PyLong_FromLong(key_number(device_from(arg).type)); });
 }
 
 PyObject* promote_operands(PyObject*, PyObject* arg) {

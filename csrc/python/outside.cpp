@@ -82,8 +82,8 @@ class PythonDevice final : public OutsideDevice {
     for (int i = 0; i < call.def.params; ++i)
       PyTuple_SET_ITEM(params.get(), i, check(to_python(Value(call.params[i]))));
     Object source = own(wrap(self)), out = own(wrap(alias(call.out, sizes, strides, call.out.offset())));
-    PyObject* args[] = {name_object(record), params.get(), dims.get(), source.get(), out.get(),
-                        dtype_object(reduce_element(call.slot))};
+    PyObject* args[] = {name_object(record), params.get(), dims.get(),
+                        source.get(),        out.get(),    dtype_object(reduce_element(call.slot))};
     own(PyObject_Vectorcall(reduction_, args, 6, nullptr));
   }
 

@@ -53,7 +53,7 @@ def load(name: str) -> bool:
     if entry is None:
         return False
     loaded = entry.load()
-    if callable(loaded) and name not in registered.keys():
+    if callable(loaded) and name not in registered:
         loaded()
     return True
 

@@ -30,6 +30,7 @@ class RegisteredDevice:
         self.name, self.key, self.host_fallback = name, key, host_fallback
         self.host_readable: bool = properties.get("host_readable", False)
         self.dtypes: frozenset[Any] | None = properties.get("dtypes")
+        self.host_draws: bool = properties.get("host_draws", False)  # rejection sampling may run on the host
         self.count: int = properties.get("count", 1)
         self.synchronize: Callable[[], None] = properties.get("synchronize") or (lambda: None)
         self.accelerator: bool = properties.get("accelerator", False)
@@ -266,9 +267,13 @@ class RegisteredDevice:
 
     # ---------------------------------------------------------------- the host
 
-    def _count_on_host(self, name: str, refusal: NotImplementedError | None) -> None:
+    def draw_on_host(self, op: Any, args: Any, kwargs: Any) -> Any:
+        """An operator that draws numbers until they fit, on the host."""
+        return self._on_host(op, args, kwargs, allowed=self.host_draws)
+
+    def _count_on_host(self, name: str, refusal: NotImplementedError | None, allowed: bool = False) -> None:
         """Counts an operator that the host is about to run; raises where the policy is against it."""
-        if not self.host_fallback:
+        if not self.host_fallback and not allowed:
             why = f" ({refusal})" if refusal is not None else ""
             raise NotImplementedError(
                 f"[{name}] expected a device with a kernel or decomposition for it, got {self.name}{why}"
@@ -283,9 +288,16 @@ class RegisteredDevice:
         for out in outs:
             out.copy_(result.reshape(out.shape))
 
-    def _on_host(self, op: Any, args: Any, kwargs: dict[str, Any], refusal: NotImplementedError | None = None) -> Any:
+    def _on_host(
+        self,
+        op: Any,
+        args: Any,
+        kwargs: dict[str, Any],
+        refusal: NotImplementedError | None = None,
+        allowed: bool = False,
+    ) -> Any:
         """The operator on the CPU, with its tensors copied there, and its results copied back."""
-        self._count_on_host(op._opname, refusal)
+        self._count_on_host(op._opname, refusal, allowed)
         here = next((t.device for t in tensors_in((*args, *kwargs.values()))), flambeau.device(self.name))
         kwargs = {k: flambeau.device("cpu") if isinstance(v, flambeau.device) else v for k, v in kwargs.items()}
         pairs: list[tuple[Any, Any]] = []

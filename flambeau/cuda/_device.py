@@ -21,5 +21,5 @@ def _library_folders() -> list[str]:
 
 os.environ.setdefault("FLAMBEAU_CUDA_LIBRARY_PATH", ":".join(_library_folders()))
 
-device = RegisteredDevice("cuda", _C._device_key("cuda"), False)
+device = RegisteredDevice("cuda", _C._device_key("cuda"), False, host_draws=True)
 registered["cuda"] = device

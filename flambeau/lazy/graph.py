@@ -109,7 +109,9 @@ class Replay:
         if not update and any(isinstance(a, Parameter) for a in call.arguments):
             result = _with_parameters(call, read)
         else:
-            positional, keywords = _split(call.op, [_operand(f, read(a)) for f, a in zip(_formals(call.op), call.arguments)])
+            positional, keywords = _split(
+                call.op, [_operand(f, read(a)) for f, a in zip(_formals(call.op), call.arguments)]
+            )
             result = call.op(*positional, **keywords)
         flat = result if isinstance(result, (list, tuple)) else [result]
         fresh = [t for t in flat if isinstance(t, fl.Tensor)]

@@ -6,7 +6,15 @@ from typing import Any
 
 from flambeau import _C
 
-__all__ = ["clear_all", "clear_counters", "counter_names", "counter_value", "metric_data", "metric_names", "metrics_report"]
+__all__ = [
+    "clear_all",
+    "clear_counters",
+    "counter_names",
+    "counter_value",
+    "metric_data",
+    "metric_names",
+    "metrics_report",
+]
 
 _times: dict[str, list[float]] = {}
 _counts: dict[str, int] = {}

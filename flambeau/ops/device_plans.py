@@ -13,7 +13,7 @@ from typing import Any
 import flambeau
 from flambeau.backends.records import dtype_class, pick
 from flambeau.ops.expr import Expr, arg, fingerprint, lift
-from flambeau.ops.record import find
+from flambeau.ops.record import Record, find
 
 __all__ = [
     "KeyedExpr", "ReductionPlan", "UpdatePlan", "keyed", "pointwise_kernel", "reduction_plan", "update_plan",
@@ -32,13 +32,19 @@ class KeyedExpr(Expr):
         self.key = fingerprint(expr)
 
 
+def _record(name: str) -> Record:
+    record = find(name)
+    assert record is not None, name
+    return record
+
+
 def keyed(name: str, expr: Any) -> KeyedExpr:
     return KeyedExpr(name, lift(expr))
 
 
 def pointwise_kernel(name: str, variant: str | None, dtype: Any) -> KeyedExpr:
     """The expression of a pointwise record for a dtype: its operands in the order of `names`, tensors first."""
-    record = find(name)
+    record = _record(name)
     details = record.details
     select = details["select"] or None
     arguments = [a for a in record.schema.args if a.name != select]
@@ -80,7 +86,7 @@ def reduction_plan(
 
 
 def _reduction(name: str, dtype: Any) -> tuple[dict[str, Any], list[str]]:
-    record = find(name)
+    record = _record(name)
     details = record.details
     if details["result"] == "sum" and dtype is flambeau.bool:
         dtype = flambeau.int64
@@ -114,7 +120,7 @@ class UpdatePlan:
 def update_plan(cache: dict[Any, Any], name: str) -> UpdatePlan:
     plan = cache.get(("update", name))
     if plan is None:
-        record = find(name)
+        record = _record(name)
         scalars = record.details["scalars"]
         arguments = record.schema.args
         outputs = record.details["expr"](*(arg(a.name) for a in arguments))

@@ -10,7 +10,7 @@ import flambeau.backends.reference
 from flambeau.ops import samples
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-import sampled  # noqa: E402
+import sampled
 
 TOLERANCE = {
     fl.float32: 2e-4, fl.float64: 1e-6, fl.bfloat16: 5e-2, fl.float16: 1e-2, fl.complex64: 2e-3, fl.complex128: 1e-5,

@@ -73,7 +73,9 @@ def _scaled(product: Any, self: Any, beta: Any, alpha: Any) -> Any:
 definition("addmm")(lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.mm(a, b), self, beta, alpha))
 definition("addmv")(lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.mv(a, b), self, beta, alpha))
 definition("baddbmm")(lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.bmm(a, b), self, beta, alpha))
-definition("addbmm")(lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.sum(fl.bmm(a, b), 0, dtype=a.dtype), self, beta, alpha))
+definition("addbmm")(
+    lambda self, a, b, *, beta=1, alpha=1: _scaled(fl.sum(fl.bmm(a, b), 0, dtype=a.dtype), self, beta, alpha)
+)
 
 
 @definition("_cdist")

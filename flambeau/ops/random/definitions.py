@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
@@ -75,13 +76,20 @@ def randperm(n: int, *, generator: Any = None, dtype: Any = None, device: Any = 
     return fl.sort(keys)[1].to(dtype or fl.int64)
 
 
-definition.without(
-    "made of a number of draws that depends on what was drawn",
-    "poisson",
-    "binomial",
-    "_standard_gamma",
-    "_sample_dirichlet",
-)
+def _by_rejection(name: str) -> Callable[..., Any]:
+    """The number of draws depends on what was drawn: the host does it, where the device's policy lets it."""
+
+    def make(*args: Any, **options: Any) -> Any:
+        from flambeau.backends import registered, tensors_in
+
+        device = registered[next(tensors_in(args)).device.type]
+        return device.draw_on_host(fl._C._operator_object(name), args, options)
+
+    return make
+
+
+for _name in "poisson binomial _standard_gamma _sample_dirichlet".split():
+    definition(_name)(_by_rejection(_name))
 definition.without(
     "its front fills a tensor with what the device draws (csrc/ops/outside.cpp)",
     *"rand randn randint randint.low rand_like randn_like randint_like randint_like.low_dtype".split(),
