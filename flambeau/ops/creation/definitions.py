@@ -88,7 +88,7 @@ def _indices(n: int, device: Any) -> Any:
     from flambeau.backends import registered
 
     kind = fl.device(device).type if device is not None else "cpu"
-    if kind in registered.keys() and registered[kind].pointwise is not None:
+    if kind in registered and registered[kind].pointwise is not None:
         return registered[kind].indices(n)
     numbers, done = fl.empty(n, dtype=fl.int64, device=device), 1
     numbers.narrow(0, 0, min(n, 1)).fill_(0)
