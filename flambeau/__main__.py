@@ -9,6 +9,7 @@ flambeau package model.py:make -o f  compile a model ahead of time into a file f
 flambeau dist-status [pid]          a table of the running groups of processes of this host: what each rank is in
 flambeau bench                      time a few operators, eager and compiled
 flambeau cache show|prune|verify    look after the kernels that compile() keeps on disk
+flambeau device-check NAME          check a registered device against the CPU, operator by operator
 flambeau env                        versions, processor and settings, for bug reports
 flambeau version
 
@@ -20,7 +21,7 @@ from __future__ import annotations
 import os
 import sys
 
-COMMANDS = ("bench", "cache", "dist-status", "env", "explain", "launch", "package")  # modules of flambeau._commands
+COMMANDS = ("bench", "cache", "device-check", "dist-status", "env", "explain", "launch", "package")  # of flambeau._commands
 
 RUN_HELP = """usage: flambeau run script.py [args…]
        flambeau run -m module [args…]

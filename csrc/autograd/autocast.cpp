@@ -40,7 +40,7 @@ struct Rules {
 bool eligible(const Tensor& t, DeviceType device) {
   if (!t.defined() || !is_floating(t.dtype()) || t.dtype() == DType::Double || t->wrapped_number)
     return false;
-  return t.device().type == device || (t.is_meta() && state().recorded == device);
+  return device_slot(t.device().type) == device_slot(device) || (t.is_meta() && state().recorded == device);
 }
 
 Tensor convert(const Tensor& t, DType dtype) {

@@ -146,6 +146,10 @@ class Runner {
     int64_t values[kMaxPointers + kMaxNumbers + 2];
     void* params[kMaxPointers + kMaxNumbers + 2];
     size_t n = 0;
+    if (s.outside) {
+      for (const Location& p : s.pointers) params[n++] = address(p);
+      return s.outside(params, n);
+    }
     for (const Location& p : s.pointers) values[n++] = reinterpret_cast<int64_t>(address(p));
     for (int64_t number : s.numbers) values[n++] = number;
     values[n++] = 0;

@@ -6,6 +6,7 @@
 // set of sizes is another program, over the same generated loops.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -80,7 +81,7 @@ struct ConcurrentLoopsStep {
 };
 
 // A generated kernel of an accelerator. It takes pointers, then numbers of 32 or 64 bits, then two pointers
-// to scratch memory that the generated ones never use.
+// to scratch memory that the generated ones never use. A device from outside launches its kernels itself.
 struct KernelStep {
   void* function;
   unsigned grid[3];
@@ -88,6 +89,7 @@ struct KernelStep {
   std::vector<Location> pointers;
   std::vector<int64_t> numbers;
   bool wide;
+  std::function<void(void* const* pointers, size_t count)> outside;
 };
 
 // The seed and offset of a stream of random numbers, taken from the device's generator, as a tensor of two

@@ -197,8 +197,24 @@ compiled::Step read_concurrent_loops(PyObject* step) {
   return concurrent;
 }
 
+std::shared_ptr<PyObject> shared(PyObject* o);
+
 compiled::Step read_kernel(PyObject* step) {
-  compiled::KernelStep kernel;
+  compiled::KernelStep kernel{};
+  const Object launch = FL_FIELD(step, "launch");
+  if (launch.get() != Py_None) {
+    kernel.pointers = locations(FL_FIELD(step, "pointers").get());
+    check_counts(kernel.pointers.size(), 0);
+    kernel.outside = [callable = shared(launch.get())](void* const* pointers, size_t count) {
+      const WithGIL lock;
+      const BelowModes below;
+      Object addresses = own(PyTuple_New(static_cast<Py_ssize_t>(count)));
+      for (size_t i = 0; i < count; ++i)
+        PyTuple_SET_ITEM(addresses.get(), i, check(PyLong_FromVoidPtr(pointers[i])));
+      own(PyObject_CallOneArg(callable.get(), addresses.get()));
+    };
+    return kernel;
+  }
   kernel.function = PyLong_AsVoidPtr(FL_FIELD(step, "function").get());
   FL_CHECK(kernel.function != nullptr, "[program] expected a kernel, got none");
   const std::vector<int64_t> grid = ints(FL_FIELD(step, "grid").get());

@@ -154,7 +154,8 @@ class GraphCompiler:
         printer = self._printer(inputs)
         try:
             record = functools.partial(trace_joint, lines=stages.wanted())
-            trace = self._trace(record, inputs, defined(printer.column_groups) if printer.fuses else {})
+            definitions = printer.definitions() | defined(printer.column_groups) if printer.fuses else {}
+            trace = self._trace(record, inputs, definitions)
             if printer.column_groups:
                 merge_equal_calls(trace)
             if printer.channels_last:

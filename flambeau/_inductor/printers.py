@@ -17,6 +17,7 @@ from flambeau._inductor import build, config, cpp
 from flambeau._inductor.ir import Buffer, OperatorCall
 from flambeau._inductor.schedule import Group
 from flambeau._inductor.steps import Location, LoopStep, Step
+from flambeau.backends import compilation
 from flambeau.ops.expr import Expr
 
 __all__ = ["CppPrinter", "Launch", "OperatorsOnly", "Printer", "Work", "printer_for", "register_printer"]
@@ -62,6 +63,10 @@ class Printer:
     def knows(self, expr: Expr, dtype: Any) -> bool:
         """Whether arithmetic of a dtype can be printed."""
         return False
+
+    def definitions(self) -> dict[str, Callable[..., Any]]:
+        """Further operators that are recorded as what their definitions call, because the device has no kernel for them."""
+        return {}
 
     def launches(self, work: list[Work]) -> list[list[Launch] | None]:
         """The kernels of each group, given with the buffers that others need of it, and of each operator call, given with
@@ -167,7 +172,14 @@ def register_printer(device_type: str, factory: Factory) -> None:
 def printer_for(device: Any) -> Printer | None:
     """The printer of a device's kernels; None when there is none, so that every call stays a call."""
     factory = _factories.get(device.type)
-    return None if factory is None else factory(device)
+    if factory is not None:
+        return factory(device)
+    kernels = compilation.printers.get(device.type)
+    if kernels is None:
+        return None
+    from flambeau._inductor.c_groups import CGroupPrinter
+
+    return CGroupPrinter(kernels)
 
 
 @functools.cache

@@ -108,6 +108,7 @@ class KernelStep:
     pointers: list[Location]
     numbers: list[int]
     wide: bool  # the numbers have 64 bits
+    launch: Callable[[tuple[int, ...]], None] | None = None  # of a device from outside, which gets the addresses
 
 
 @dataclass(slots=True)

@@ -84,6 +84,7 @@ def register_device(
     count: int = 1,
     synchronize: Callable[[], None] | None = None,
     accelerator: bool | None = None,
+    lacks: Mapping[str, str] | None = None,
     module: Any = None,
 ) -> RegisteredDevice:
     """Register a device type; tensors are then made with device=name.
@@ -105,6 +106,7 @@ def register_device(
     host_readable  the host may read the device's memory at its addresses; by default where it comes from the host.
     dtypes         what kernels compute with; None for all.
     accelerator    `flambeau.accelerator` speaks of it on machines without CUDA; by default where it has memory of its own.
+    lacks          patterns of operators that the device cannot have, with the reason: `flambeau device-check` lists them.
     count, synchronize, module   number of devices, what waits for them, and the module `flambeau.<name>` if not a derived one.
     """
     if (allocate is None) != (free is None):
@@ -113,7 +115,7 @@ def register_device(
     properties = {
         "host_readable": allocate is None if host_readable is None else host_readable,
         "dtypes": None if dtypes is None else frozenset(dtypes), "count": count, "synchronize": synchronize,
-        "accelerator": allocate is not None if accelerator is None else accelerator,
+        "lacks": lacks, "accelerator": allocate is not None if accelerator is None else accelerator,
     }  # fmt: skip
     device = RegisteredDevice(name, key, host_fallback, **properties)
     registered[name] = device

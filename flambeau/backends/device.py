@@ -34,6 +34,9 @@ class RegisteredDevice:
         self.count: int = properties.get("count", 1)
         self.synchronize: Callable[[], None] = properties.get("synchronize") or (lambda: None)
         self.accelerator: bool = properties.get("accelerator", False)
+        self.lacks: dict[str, str] = dict(
+            properties.get("lacks") or {}
+        )  # patterns of operators it cannot have, and why
         self.copy: Kernel | None = None
         self.printer: Any = None
         self.module: Any = None

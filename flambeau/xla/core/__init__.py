@@ -1,0 +1,1 @@
+"""Modules that programs for PyTorch/XLA import."""

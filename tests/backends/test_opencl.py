@@ -1,0 +1,65 @@
+"""OpenCL, where there is a driver: operators and compiled training against the CPU."""
+
+import pytest
+
+import flambeau as fl
+
+try:
+    import flambeau.backends.opencl
+except ImportError as error:
+    pytest.skip(f"no OpenCL: {error}", allow_module_level=True)
+
+F = fl.nn.functional
+device = fl.backends.registered["opencl"]
+
+PROGRAMS = {
+    "arithmetic": lambda x: (x * 2 - x.t().contiguous().t() / 3).clamp(-1, 1),
+    "functions": lambda x: F.gelu(x) + x.sigmoid() * x.tanh() + x.abs().sqrt() + x.exp().log1p(),
+    "halves": lambda x: x.to(fl.bfloat16) * 2 + x.to(fl.float16),
+    "integers": lambda x: (x * 10).to(fl.int32) // 3 % 4,
+    "reductions": lambda x: (x.sum(), x.mean(1), x.amax(0), (x > 0).any(), x.prod(1), x.std()),
+    "products": lambda x: (x @ x.t(), fl.bmm(x.expand(2, 6, 8), x.t().expand(2, 8, 6))),
+    "indexing": lambda x: (x[fl.tensor([2, 0], device=x.device)], x[x > 0], x.gather(1, (x > 0).to(fl.int64))),
+    "scans": lambda x: (x.cumsum(1), fl.sort(x, 1, descending=True), fl.topk(x, 3)),
+    "normalization": lambda x: (F.softmax(x, 1), F.layer_norm(x, (8,)), F.log_softmax(x, 0)),
+    "convolution": lambda x: F.conv2d(x.reshape(1, 2, 4, 6), x.reshape(2, 2, 3, 4)),
+}
+
+
+def flat(value):
+    return [t for v in value for t in flat(v)] if isinstance(value, (tuple, list)) else [value]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_operators_agree_with_the_cpu(name):
+    x = fl.randn(6, 8)
+    for got, want in zip(flat(PROGRAMS[name](x.to("opencl"))), flat(PROGRAMS[name](x))):
+        assert got.device.type == "opencl" and got.dtype is want.dtype
+        fl.testing.assert_close(got.cpu(), want, rtol=1e-3, atol=1e-4)
+
+
+def losses(place, compiled):
+    fl.manual_seed(0)
+    model = fl.nn.Sequential(fl.nn.Linear(6, 16), fl.nn.GELU(), fl.nn.LayerNorm(16), fl.nn.Linear(16, 3)).to(place)
+    optimizer = fl.optim.AdamW(model.parameters(), lr=0.01)
+    x, y = fl.randn(8, 6).to(place), fl.randint(0, 3, (8,)).to(place)
+    step = (
+        fl.compile(lambda x, y: F.cross_entropy(model(x), y)) if compiled else lambda x, y: F.cross_entropy(model(x), y)
+    )
+    history = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = step(x, y)
+        loss.backward()
+        optimizer.step()
+        history.append(loss.item())
+    return history
+
+
+def test_training_eager_and_compiled():
+    want, host_calls = losses("cpu", False), device.host_calls
+    before = device.launches
+    assert losses("opencl", False) == pytest.approx(want, abs=1e-4)
+    eager, before = device.launches - before, device.launches
+    assert losses("opencl", True) == pytest.approx(want, abs=1e-4)
+    assert device.launches - before < eager and device.host_calls == host_calls
