@@ -91,12 +91,15 @@ def excuse(error: Exception) -> str:
     from flambeau.backends import c99
     from flambeau.ops.rules import definition
 
-    named = re.match(r"\[([\w.]+)\]", str(error))
-    if not isinstance(error, NotImplementedError) or named is None:
+    if not isinstance(error, NotImplementedError):
         return ""
-    if named[1] in definition.absent and definition.absent[named[1]] != "a primitive":
-        return f"{named[1]} {definition.absent[named[1]]}"
-    return f"the device has no function {named[1]}" if named[1] in c99.SPECIAL else ""
+    for name in re.findall(r"\[([\w.]+)\]", str(error)):
+        why = definition.absent.get(name, "a primitive")
+        if why != "a primitive":
+            return f"{name}: {why}"
+        if name in c99.SPECIAL:
+            return f"the device has no function {name}"
+    return ""
 
 
 # ---------------------------------------------------------------- operators

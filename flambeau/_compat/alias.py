@@ -1,6 +1,6 @@
 """`import torch` as another name for flambeau, in this process and in the Python processes it starts.
 
-A finder in front of `sys.meta_path` answers for `torch`, `torchvision` and `functorch` with the very module objects of
+A finder in front of `sys.meta_path` answers for `torch`, `torchvision`, `functorch` and `torch_xla` with the very module objects of
 flambeau, so nothing is imported twice and `torch.nn is flambeau.nn`. The same finder tells `importlib.metadata` about a
 distribution called torch. Child processes inherit two environment variables: PYTHONPATH, which leads to
 `bootstrap/sitecustomize.py`, and FLAMBEAU_AS_TORCH, which names the Python installation that it holds for.
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 TORCH_VERSION = "2.13.0+flambeau"
 TORCHVISION_VERSION = "0.28.0+flambeau"
 
-TARGETS = {"torch": "flambeau", "torchvision": "flambeau.vision", "functorch": "flambeau.func"}
+TARGETS = {
+    "torch": "flambeau", "torchvision": "flambeau.vision", "functorch": "flambeau.func", "torch_xla": "flambeau.xla",
+}  # fmt: skip
 VERSIONS = {"torch": TORCH_VERSION, "torchvision": TORCHVISION_VERSION}
 ENVIRONMENT = "FLAMBEAU_AS_TORCH"
 _COMPAT = os.path.dirname(os.path.abspath(__file__))
