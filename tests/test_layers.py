@@ -64,6 +64,8 @@ LAYERS = (
         "distributed",
         "cuda",
         "profiler",
+        "lazy",
+        "xla",
     ),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
