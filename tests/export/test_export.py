@@ -1,7 +1,10 @@
 """Exported programs compute what the module computes, for the sizes that were promised, and say so when they cannot."""
 
+import contextlib
 import copy
 import io
+import json
+import random
 import zipfile
 
 import pytest
@@ -423,3 +426,33 @@ def test_loops_and_maps():
     assert made.run_decompositions().module()(fl.ones(2)).tolist() == [8.0, 8.0]
     mapped = of(lambda xs, y: fl._higher_order_ops.map(lambda x, y: x * y + 1, xs, y), fl.ones(3, 2), fl.ones(2))
     assert mapped.module()(fl.ones(3, 2), fl.full((2,), 2.0)).tolist() == [[3.0, 3.0]] * 3
+
+
+def changed(data, random):
+    """A document with one thing in it replaced or removed."""
+    others = [None, -1, "x", [], {}, 2**70, "Symbol('s0')", "__import__('os').abort()"]
+    if not isinstance(data, (dict, list)) or not data:
+        return random.choice(others)
+    key = random.choice(list(data)) if isinstance(data, dict) else random.randrange(len(data))
+    kind = random.random()
+    if kind < 0.15:
+        data.pop(key)
+    else:
+        data[key] = random.choice(others) if kind < 0.3 else changed(data[key], random)
+    return data
+
+
+def test_crafted_files_raise_and_run_nothing():
+    file, numbers = io.BytesIO(), random.Random(0)
+    save(export(Nested(), (fl.randn(2, 4),), dynamic_shapes=({0: Dim("b")},)), file)
+    with zipfile.ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    documents = [name for name in members if name.endswith(".json")]
+    for _ in range(150):
+        other, name = io.BytesIO(), numbers.choice(documents)
+        text = json.dumps(changed(json.loads(members[name]), numbers)).encode()
+        with zipfile.ZipFile(other, "w") as archive:
+            for member, data in members.items():
+                archive.writestr(member, text if member == name else data)
+        with contextlib.suppress(RuntimeError):  # of whatever kind; nothing else, and no crash
+            load(other)

@@ -173,6 +173,12 @@ def _plain(value: Any) -> int:
     return int(value["as_int"])
 
 
+# What reading a document raises that is not what it should be.
+_MALFORMED = (
+    LookupError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError, RecursionError, StopIteration,
+)  # fmt: skip
+
+
 def read_archive(f: Any, take: Callable[[Contents], Any]) -> Any:
     """What `take` makes of the contents of a file."""
     if not _is_path(f) and hasattr(f, "seek"):
@@ -183,7 +189,7 @@ def read_archive(f: Any, take: Callable[[Contents], Any]) -> Any:
             raise SerializeError("[export.load] expected an exported program (.pt2), got another kind of archive")
         try:
             return take(Contents(reader))
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        except _MALFORMED as error:
             raise SerializeError(
                 f"[export.load] expected a well-formed program, got one that is not: {error!r}"
             ) from error
