@@ -19,7 +19,7 @@ from flambeau.jit import _types as T
 from flambeau.jit import _values as V
 from flambeau.jit._aten_forms import FORMS
 from flambeau.jit._ir import Node
-from flambeau.jit._schemas import NO_DEFAULT, Signature
+from flambeau.jit._schemas import Signature
 
 _REDUCTIONS = ("none", "mean", "sum")
 
@@ -562,4 +562,3 @@ def tensor_callable(kind: str) -> Callable[..., Any]:
 
 
 __all__ = ["adapted_implementation", "plain_implementation", "tensor_callable"]
-_UNSET = NO_DEFAULT

@@ -10,7 +10,7 @@ from flambeau.jit import _types as T
 from flambeau.jit._frontend.callables import unique_name
 from flambeau.jit._functions import Function
 from flambeau.jit._ir import Graph, Node, Value
-from flambeau.jit._passes import clean, copy_graph, eliminate_dead_code, fold_branches, inline_calls, inlined
+from flambeau.jit._passes import clean, eliminate_dead_code, fold_branches, inlined
 from flambeau.jit._schemas import Argument, Signature
 
 
@@ -204,4 +204,3 @@ def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
 
 
 __all__ = ["freeze", "optimize_for_inference", "run_frozen_optimizations"]
-_Unused = (copy_graph, inline_calls)

@@ -12,7 +12,6 @@ import keyword
 import linecache
 from typing import Any
 
-from flambeau import _C
 from flambeau.jit import _builtins, _values
 from flambeau.jit import _types as T
 from flambeau.jit._ir import Block, Graph, Node, Value
@@ -544,4 +543,3 @@ def _as_runtime_error(original: Exception, message: str) -> Exception:
 
 
 __all__ = ["JitError", "lower", "lowered_text"]
-_ = _C

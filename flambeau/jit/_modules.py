@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from flambeau import _C, nn
+from flambeau import _C
 from flambeau.jit import _types as T
 from flambeau.jit import _values
 from flambeau.jit._functions import BoundMethod, Function
@@ -527,6 +527,3 @@ def compile_in_place(instance: Any) -> None:
         n for n in exported_methods(instance) if hasattr(getattr(type(instance), n, None), "_script_method_source")
     ]
     compile_methods(concrete, names)
-
-
-_ = nn

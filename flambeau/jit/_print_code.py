@@ -9,7 +9,6 @@ from __future__ import annotations
 import keyword
 from typing import Any
 
-from flambeau import _C
 from flambeau.jit import _types as T
 from flambeau.jit._ir import Block, Graph, Node, Value, number_text, quoted
 from flambeau.jit._schemas import NO_DEFAULT, Signature
@@ -103,15 +102,12 @@ class CodePrinter:
     # ------------------------------------------------------------------ blocks
 
     def block(self, block: Block, indent: str) -> None:
-        inline = self._inlinable(block)
-        for node in block._nodes:
-            self.node(node, indent, inline)
+        _with_statements(self, block._nodes, indent, self._inlinable(block))
 
     def _inlinable(self, block: Block) -> set[int]:
         """Nodes whose value can be written where it is used: one use in this block, with nothing between that could change it."""
         found: set[int] = set()
         position = {id(n): i for i, n in enumerate(block._nodes)}
-        after: set[int] = set()
         for node in block._nodes:
             if (
                 len(node._outputs) != 1
@@ -134,7 +130,6 @@ class CodePrinter:
             between = block._nodes[position[id(node)] + 1 : place]
             if all(id(n) in found or n._kind in ("prim::Constant", "prim::Uninitialized") for n in between):
                 found.add(id(node))
-        del after
         return self._ordered(block, found)
 
     def _ordered(self, block: Block, found: set[int]) -> set[int]:
@@ -207,9 +202,8 @@ class CodePrinter:
         while count and is_default(None, node._inputs[count - 1], signature.arguments[count - 1]):  # type: ignore[arg-type]
             count -= 1
         parts = []
-        for index, (text, argument) in enumerate(zip(inputs[:count], signature.arguments)):
+        for text, argument in zip(inputs[:count], signature.arguments):
             parts.append(f"{argument.name}={text}" if argument.kwarg_only else text)
-            del index
         return parts
 
     def prim_Constant(self, node: Node, indent: str, inline: set[int]) -> None:
@@ -395,7 +389,6 @@ class CodePrinter:
     def prim_If(self, node: Node, indent: str, inline: set[int]) -> None:
         names = []
         self.lines.append(f"{indent}if {self.use(node._inputs[0])}:")
-        outer = set(self.names)
         names = [self.name_of(o) for o in node._outputs]
         for index, block in enumerate(node._blocks):
             if index:
@@ -409,7 +402,6 @@ class CodePrinter:
                 self.lines.append(f"{indent}  pass")
         for name, output in zip(names, node._outputs):
             self.expressions[id(output)] = name
-        del outer
 
     def prim_Loop(self, node: Node, indent: str, inline: set[int]) -> None:
         trips, first, *initial = node._inputs
@@ -462,7 +454,6 @@ class CodePrinter:
         self.lines.append(f"{indent}{going} = {start}")
         self.lines.append(f"{indent}while {going}:")
         inner = indent + "  "
-        before = len(self.lines)
         self.block(block, inner)
         targets, values = [going], [self.use(condition)]
         if counted:
@@ -476,7 +467,6 @@ class CodePrinter:
         targets += names
         values += self.uses(results)
         self.lines.append(f"{inner}{', '.join(targets)} = {', '.join(values)}")
-        del before
 
     def _loop_body(self, block: Block, indent: str, names: list[str], results: list[Value], extra: list[Any]) -> None:
         before = len(self.lines)
@@ -520,14 +510,6 @@ def _with_statements(printer: CodePrinter, nodes: list[Node], indent: str, inlin
         printer.node(node, indent, inline)
 
 
-def _block(self: CodePrinter, block: Block, indent: str) -> None:
-    inline = self._inlinable(block)
-    _with_statements(self, block._nodes, indent, inline)
-
-
-CodePrinter.block = _block  # type: ignore[method-assign]
-
-
 class ConstantTable:
     """The constants of a function's code, by the names it uses."""
 
@@ -547,6 +529,3 @@ def function_code(function: Any) -> tuple[str, ConstantTable]:
     printer = CodePrinter(constants)
     name = function.name.rpartition(".")[2]
     return printer.function(name, function.graph, function.schema, "", with_self=False), ConstantTable(constants)
-
-
-_ = _C

@@ -121,7 +121,6 @@ def _indices(tracer: Any, tensor: Value, index: Any) -> tuple[Value, list[Value 
         parts = [index]
     dim = 0
     advanced: list[Value | None] = []
-    counted = [p for p in parts if p is not None and p is not Ellipsis]
     for position, part in enumerate(parts):
         if part is Ellipsis:
             dim = tracer.dims - len([p for p in parts[position + 1 :] if p is not None])
@@ -147,7 +146,6 @@ def _indices(tracer: Any, tensor: Value, index: Any) -> tuple[Value, list[Value 
                 value = e.call_operator("aten::tensor", [e.as_value(value, None)], {}, None)
             advanced.append(value)
         dim += 1
-    del counted
     return tensor, advanced
 
 

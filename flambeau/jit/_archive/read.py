@@ -23,7 +23,6 @@ from flambeau.jit._frontend.sugar import (
     FunctionRef,
     NamedTupleRef,
     OpNamespace,
-    PythonModule,
     Special,
     Sugared,
 )
@@ -439,6 +438,3 @@ def _make(kind: T.ClassType) -> Any:
     from flambeau.jit._modules import RecursiveScriptModule
 
     return RecursiveScriptModule(kind) if kind.is_module else _values.ScriptObject(kind)
-
-
-_Unused = PythonModule

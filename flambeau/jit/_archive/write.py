@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from flambeau import _C, serialization
+from flambeau import _C
 from flambeau.jit import _types as T
 from flambeau.jit._archive.pickling import PickleWriter
 from flambeau.jit._functions import Function, ScriptFunction
@@ -172,11 +172,9 @@ def _placeholder(function: Function) -> Any:
     function.ensure()
     assert function.graph is not None
     graph = copy_graph(function.graph)
-    inputs = list(graph._param._outputs)
     owner = graph._param.addOutput(kind, "self")
     graph._param._outputs.remove(owner)
     graph._param._outputs.insert(0, owner)
-    del inputs
     schema = Signature("forward", "", [Argument("self", kind), *function.schema.arguments], function.schema.returns)
     kind.methods["forward"] = Function.of_graph(f"{kind.name}.forward", graph, schema)
     return RecursiveScriptModule(kind)
@@ -278,6 +276,3 @@ def _write_tensors(writer: Writer, folder: str, storages: dict[int, tuple[str, A
         held = tensor.untyped_storage()
         held = held.cpu() if tensor.device.type != "cpu" else held
         writer.add(f"{folder}/{key}", _C._storage_memory(held._bytes))
-
-
-_ = serialization

@@ -62,7 +62,6 @@ def _has_source(cls: type) -> bool:
 
 
 def _fill(kind: T.ClassType, cls: type) -> None:
-    from flambeau.jit._frontend.source import read_function
 
     members = dict(vars(cls))
     if "__dataclass_fields__" in members:
@@ -92,7 +91,6 @@ def _fill(kind: T.ClassType, cls: type) -> None:
         constructor.ensure()
     for method in list(kind.methods.values()):
         method.ensure()
-    del read_function
 
 
 def _readable(member: Any) -> bool:

@@ -178,8 +178,6 @@ class Statements:
             )
         depth, self.loop_depth = self.loop_depth, 0
         self.unrolled += 1
-        body: list[ast.stmt] = []
-        del body
 
         def go(index: int) -> None:
             if index == len(elements):

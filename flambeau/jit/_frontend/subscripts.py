@@ -126,7 +126,6 @@ class Subscripts:
         dim = 0
         advanced: list[Value | None] = []
         negative = False
-        consumed = [p for p in parts if not (isinstance(p, Value) and p.type() == T.NONE)]
         for position, part in enumerate(parts):
             if part is Ellipsis:
                 rest = list(parts[position + 1 :])
@@ -155,7 +154,6 @@ class Subscripts:
                     advanced.append(None)
                 advanced.append(self._index_tensor_value(part, node))
             dim += 1
-        del consumed
         return tensor, advanced
 
     def _index_tensor_value(self, value: Value, node: Any) -> Value:

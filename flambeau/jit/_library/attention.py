@@ -15,6 +15,95 @@ def _additive(mask: Tensor, like: Tensor) -> Tensor:
     return mask
 
 
+def _projected(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    use_separate_proj_weight: bool,
+    q_proj_weight: Tensor | None,
+    k_proj_weight: Tensor | None,
+    v_proj_weight: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    if use_separate_proj_weight:
+        assert q_proj_weight is not None and k_proj_weight is not None and v_proj_weight is not None
+        if in_proj_bias is not None:
+            b_q, b_k, b_v = in_proj_bias.chunk(3)
+            q = aten.linear(query, q_proj_weight, b_q)
+            k = aten.linear(key, k_proj_weight, b_k)
+            v = aten.linear(value, v_proj_weight, b_v)
+        else:
+            q = aten.linear(query, q_proj_weight)
+            k = aten.linear(key, k_proj_weight)
+            v = aten.linear(value, v_proj_weight)
+    else:
+        assert in_proj_weight is not None
+        w_q, w_k, w_v = in_proj_weight.chunk(3)
+        if in_proj_bias is not None:
+            b_q, b_k, b_v = in_proj_bias.chunk(3)
+            q = aten.linear(query, w_q, b_q)
+            k = aten.linear(key, w_k, b_k)
+            v = aten.linear(value, w_v, b_v)
+        else:
+            q = aten.linear(query, w_q)
+            k = aten.linear(key, w_k)
+            v = aten.linear(value, w_v)
+    return q, k, v
+
+
+def _explicit(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    bsz: int,
+    num_heads: int,
+) -> tuple[Tensor, Tensor]:
+    tgt_len, src_len, head_dim = q.size(1), k.size(1), q.size(2)
+    q_scaled = q * (1.0 / float(head_dim)) ** 0.5
+    if attn_mask is not None:
+        weights = torch.baddbmm(attn_mask, q_scaled, k.transpose(-2, -1))
+    else:
+        weights = torch.bmm(q_scaled, k.transpose(-2, -1))
+    weights = weights.softmax(-1)
+    if dropout_p > 0.0:
+        weights = aten.dropout(weights, dropout_p, True)
+    output = torch.bmm(weights, v).transpose(0, 1).contiguous().view(tgt_len * bsz, num_heads * head_dim)
+    output = aten.linear(output, out_proj_weight, out_proj_bias)
+    return output.view(tgt_len, bsz, output.size(1)), weights.view(bsz, num_heads, tgt_len, src_len)
+
+
+def _fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None,
+    dropout_p: float,
+    is_causal: bool,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    bsz: int,
+    num_heads: int,
+) -> Tensor:
+    tgt_len, src_len, head_dim = q.size(1), k.size(1), q.size(2)
+    if attn_mask is not None:
+        if attn_mask.size(0) == 1 and attn_mask.dim() == 3:
+            attn_mask = attn_mask.unsqueeze(0)
+        else:
+            attn_mask = attn_mask.view(bsz, num_heads, -1, src_len)
+    q = q.view(bsz, num_heads, tgt_len, head_dim)
+    k = k.view(bsz, num_heads, src_len, head_dim)
+    v = v.view(bsz, num_heads, src_len, head_dim)
+    output = aten.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal and attn_mask is None)
+    output = output.permute(2, 0, 1, 3).contiguous().view(bsz * tgt_len, num_heads * head_dim)
+    output = aten.linear(output, out_proj_weight, out_proj_bias)
+    return output.view(tgt_len, bsz, output.size(1))
+
+
 def multi_head_attention_forward(
     query: Tensor,
     key: Tensor,
@@ -54,29 +143,17 @@ def multi_head_attention_forward(
         f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}"
     )
     head_dim = embed_dim // num_heads
-    if use_separate_proj_weight:
-        assert q_proj_weight is not None and k_proj_weight is not None and v_proj_weight is not None
-        if in_proj_bias is not None:
-            b_q, b_k, b_v = in_proj_bias.chunk(3)
-            q = aten.linear(query, q_proj_weight, b_q)
-            k = aten.linear(key, k_proj_weight, b_k)
-            v = aten.linear(value, v_proj_weight, b_v)
-        else:
-            q = aten.linear(query, q_proj_weight)
-            k = aten.linear(key, k_proj_weight)
-            v = aten.linear(value, v_proj_weight)
-    else:
-        assert in_proj_weight is not None
-        w_q, w_k, w_v = in_proj_weight.chunk(3)
-        if in_proj_bias is not None:
-            b_q, b_k, b_v = in_proj_bias.chunk(3)
-            q = aten.linear(query, w_q, b_q)
-            k = aten.linear(key, w_k, b_k)
-            v = aten.linear(value, w_v, b_v)
-        else:
-            q = aten.linear(query, w_q)
-            k = aten.linear(key, w_k)
-            v = aten.linear(value, w_v)
+    q, k, v = _projected(
+        query,
+        key,
+        value,
+        in_proj_weight,
+        in_proj_bias,
+        use_separate_proj_weight,
+        q_proj_weight,
+        k_proj_weight,
+        v_proj_weight,
+    )
     if attn_mask is not None:
         attn_mask = _additive(attn_mask, q)
         if attn_mask.dim() == 2:
@@ -119,36 +196,14 @@ def multi_head_attention_forward(
     if not training:
         dropout_p = 0.0
     if need_weights:
-        q_scaled = q * (1.0 / float(head_dim)) ** 0.5
-        if attn_mask is not None:
-            weights = torch.baddbmm(attn_mask, q_scaled, k.transpose(-2, -1))
-        else:
-            weights = torch.bmm(q_scaled, k.transpose(-2, -1))
-        weights = weights.softmax(-1)
-        if dropout_p > 0.0:
-            weights = aten.dropout(weights, dropout_p, True)
-        output = torch.bmm(weights, v).transpose(0, 1).contiguous().view(tgt_len * bsz, embed_dim)
-        output = aten.linear(output, out_proj_weight, out_proj_bias)
-        output = output.view(tgt_len, bsz, output.size(1))
-        weights = weights.view(bsz, num_heads, tgt_len, src_len)
+        output, weights = _explicit(q, k, v, attn_mask, dropout_p, out_proj_weight, out_proj_bias, bsz, num_heads)
         if average_attn_weights:
             weights = weights.mean(dim=1)
         if not is_batched:
             output = output.squeeze(1)
             weights = weights.squeeze(0)
         return output, weights
-    if attn_mask is not None:
-        if attn_mask.size(0) == 1 and attn_mask.dim() == 3:
-            attn_mask = attn_mask.unsqueeze(0)
-        else:
-            attn_mask = attn_mask.view(bsz, num_heads, -1, src_len)
-    q = q.view(bsz, num_heads, tgt_len, head_dim)
-    k = k.view(bsz, num_heads, src_len, head_dim)
-    v = v.view(bsz, num_heads, src_len, head_dim)
-    output = aten.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal and attn_mask is None)
-    output = output.permute(2, 0, 1, 3).contiguous().view(bsz * tgt_len, embed_dim)
-    output = aten.linear(output, out_proj_weight, out_proj_bias)
-    output = output.view(tgt_len, bsz, output.size(1))
+    output = _fused(q, k, v, attn_mask, dropout_p, is_causal, out_proj_weight, out_proj_bias, bsz, num_heads)
     if not is_batched:
         output = output.squeeze(1)
     return output, None

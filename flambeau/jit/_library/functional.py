@@ -656,4 +656,3 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 
 
 torch = flambeau
-_Unused = tuple[int]

@@ -429,6 +429,3 @@ class Transformer:
             tgt_is_causal=tgt_is_causal,
             memory_is_causal=memory_is_causal,
         )
-
-
-_Unused = list[int]
