@@ -50,6 +50,10 @@ void test_operators() {
   CHECK(F::layer_norm(x, {3}).mean().abs().item<float>() < 1e-5f);
   CHECK(std::abs(torch::linalg::det(torch::eye(3) * 2).item<double>() - 8) < 1e-4);
   CHECK(F::pad(x, {1, 1}).size(1) == 5);
+  const auto labels = torch::tensor({0, 2});
+  const float sum = torch::nll_loss(x, labels, {}, torch::Reduction::Sum).item<float>();
+  CHECK(sum == -7 && torch::nll_loss(x, labels).item<float>() == -3.5f);
+  CHECK(torch::mse_loss(x, x + 1, torch::Reduction::Sum).item<float>() == 6);
   auto y = torch::zeros({3, 4});
   y[1] = torch::ones({4});
   y.index_put_({Slice(), 2}, 7.0);

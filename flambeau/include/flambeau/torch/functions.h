@@ -297,7 +297,8 @@ inline Tensor layer_norm(const Tensor& input, IntArrayRef shape, const Tensor& w
 #define FL_FUNCTIONS(_)                                                                                        \
   _(abs)                                                                                                       \
   _(acos)                                                                                                      \
-  _(add) _(addcmul) _(addmm) _(all) _(amax) _(amin) _(any) _(argmax) _(argmin) _(argsort) _(asin) _(atan) _(   \
+  _(add)                                                                                                       \
+  _(addcmul) _(addmm) _(all) _(amax) _(amin) _(any) _(argmax) _(argmin) _(argsort) _(asin) _(atan) _(          \
       atan2) _(avg_pool1d) _(baddbmm) _(batch_norm) _(bernoulli) _(bilinear) _(bincount) _(bmm) _(cdist)       \
       _(ceil) _(celu) _(clamp) _(clamp_max) _(clamp_min) _(clone) _(conv1d) _(conv3d) _(conv_transpose2d) _(   \
           cos) _(cosh) _(cosine_similarity) _(cross) _(cumprod) _(cumsum) _(det) _(diag) _(diagonal) _(div)    \
@@ -353,11 +354,49 @@ inline Tensor layer_norm(const Tensor& input, IntArrayRef shape, const Tensor& w
 FL_FUNCTIONS(FL_FUNCTION)
 #undef FL_FUNCTION
 
+// ---------------------------------------------------------------- losses with a way to reduce
+
+namespace Reduction {
+enum Reduction { None, Mean, Sum };
+}
+
+namespace detail {
+inline Tensor loss(const char* name, const Tensor& input, const Tensor& target, const Tensor& weight,
+                   Reduction::Reduction reduction) {
+  static const char* const words[] = {"none", "mean", "sum"};
+  Arguments arguments;
+  arguments.add(input).add(target);
+  if (weight.defined()) arguments.add(weight, "weight");
+  arguments.add(words[reduction], "reduction");
+  Results results;
+  results.run(false, name, arguments);
+  return results.tensor(0);
+}
+}  // namespace detail
+
+#define FL_LOSSES(_) _(mse_loss) _(l1_loss) _(smooth_l1_loss) _(huber_loss) _(kl_div) _(soft_margin_loss)
+#define FL_LOSS(name)                                                                             \
+  inline Tensor name(const Tensor& input, const Tensor& target, Reduction::Reduction reduction) { \
+    return detail::loss("nn.functional." #name, input, target, Tensor(), reduction);              \
+  }
+FL_LOSSES(FL_LOSS)
+#undef FL_LOSS
+#define FL_WEIGHTED_LOSSES(_) \
+  _(nll_loss) _(binary_cross_entropy) _(binary_cross_entropy_with_logits) _(cross_entropy)
+#define FL_LOSS(name)                                                                 \
+  inline Tensor name(const Tensor& input, const Tensor& target, const Tensor& weight, \
+                     Reduction::Reduction reduction) {                                \
+    return detail::loss("nn.functional." #name, input, target, weight, reduction);    \
+  }
+FL_WEIGHTED_LOSSES(FL_LOSS)
+#undef FL_LOSS
+
 namespace linalg {
-#define FL_LINALG(_)                                                                                      \
-  _(det)                                                                                                  \
-  _(inv)                                                                                                  \
-  _(solve) _(norm) _(cholesky) _(eigvalsh) _(svdvals) _(matrix_exp) _(matrix_norm) _(vector_norm) _(pinv) \
+#define FL_LINALG(_)                                                                             \
+  _(det)                                                                                         \
+  _(inv)                                                                                         \
+  _(solve)                                                                                       \
+  _(norm) _(cholesky) _(eigvalsh) _(svdvals) _(matrix_exp) _(matrix_norm) _(vector_norm) _(pinv) \
       _(matrix_rank) _(lstsq) _(cross) _(matmul)
 #define FL_FUNCTION(name)                                  \
   template <class... A>                                    \

@@ -37,12 +37,13 @@ class TensorIndex;
 #define FL_METHODS(_)                                                                                        \
   _(abs)                                                                                                     \
   _(acos)                                                                                                    \
-  _(add) _(addcdiv) _(addcmul) _(addmm) _(all) _(amax) _(amin) _(any) _(argmax) _(argmin) _(argsort) _(asin) \
-      _(atan) _(atan2) _(baddbmm) _(bernoulli) _(bitwise_and) _(bitwise_not) _(bitwise_or) _(bmm) _(ceil) _( \
-          clamp) _(clamp_max) _(clamp_min) _(clip) _(clone) _(conj) _(contiguous) _(cos) _(cosh) _(cross)    \
-          _(cumprod) _(cumsum) _(diag) _(diagonal) _(div) _(dot) _(eq) _(erf) _(exp) _(expand_as) _(         \
-              expm1) _(fill) _(flatten) _(float_power) _(floor) _(floor_divide) _(fmod) _(gather) _(ge)      \
-              _(greater) _(gt) _(index_add) _(index_select) _(inverse) _(isclose) _(isfinite) _(isinf) _(    \
+  _(add)                                                                                                     \
+  _(addcdiv) _(addcmul) _(addmm) _(all) _(amax) _(amin) _(any) _(argmax) _(argmin) _(argsort) _(asin) _(     \
+      atan) _(atan2) _(baddbmm) _(bernoulli) _(bitwise_and) _(bitwise_not) _(bitwise_or) _(bmm) _(ceil)      \
+      _(clamp) _(clamp_max) _(clamp_min) _(clip) _(clone) _(conj) _(contiguous) _(cos) _(cosh) _(cross) _(   \
+          cumprod) _(cumsum) _(diag) _(diagonal) _(div) _(dot) _(eq) _(erf) _(exp) _(expand_as) _(expm1)     \
+          _(fill) _(flatten) _(float_power) _(floor) _(floor_divide) _(fmod) _(gather) _(ge) _(greater)      \
+              _(gt) _(index_add) _(index_select) _(inverse) _(isclose) _(isfinite) _(isinf) _(               \
                   isnan) _(kron) _(le) _(lerp) _(less) _(lgamma) _(log) _(log10) _(log1p) _(log2)            \
                   _(log_softmax) _(logical_and) _(logical_not) _(logical_or) _(logical_xor) _(logsumexp) _(  \
                       lt) _(masked_fill) _(masked_select) _(matmul) _(maximum) _(minimum) _(mm)              \
@@ -196,6 +197,10 @@ class Tensor {
   void retain_grad() const { check(fl_tensor_retain_grad(expect().handle_)); }
   Tensor detach() const { return adopt(fl_tensor_detach(expect().handle_)); }
   Tensor data() const { return detach(); }
+  template <class T>
+  T* data() const {
+    return data_ptr<T>();
+  }
   void backward() const { backward(Tensor()); }
   void backward(const Tensor& gradient, std::optional<bool> retain_graph = std::nullopt,
                 bool create_graph = false) const {
