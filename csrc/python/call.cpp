@@ -362,6 +362,9 @@ PyObject* function_getattr(PyObject* self, PyObject* name) {
   // No getters: their descriptors would be what the class itself says its module and documentation are.
   if (PyUnicode_CompareWithASCIIString(name, "__module__") == 0)
     return Py_NewRef(reinterpret_cast<FunctionObject*>(self)->module);
+  // Programs ask `isinstance(f, types.BuiltinFunctionType)` and `inspect.isbuiltin(f)`, which look at this.
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0 && !reinterpret_cast<FunctionObject*>(self)->method)
+    return Py_NewRef(reinterpret_cast<PyObject*>(&PyCFunction_Type));
   if (PyUnicode_CompareWithASCIIString(name, "__doc__") == 0) {
     Object module = Object::steal(PyImport_ImportModule("flambeau.ops.documentation"));
     return module ? PyObject_CallMethod(module.get(), "text_of", "O", self) : nullptr;
