@@ -110,7 +110,7 @@ _LAZY = {
         "_tensor.limits": "finfo iinfo",
         "_tensor.printing": "set_printoptions get_printoptions",
         "accelerator": "Stream Event",
-        "amp": "autocast",
+        "amp": "GradScaler autocast",
         "amp.autocast_mode": (
             "autocast_decrement_nesting autocast_increment_nesting clear_autocast_cache get_autocast_cpu_dtype "
             "get_autocast_dtype get_autocast_gpu_dtype get_autocast_ipu_dtype get_autocast_xla_dtype "
@@ -138,7 +138,8 @@ _LAZY = {
         "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
         "serialization": "save load",
         "sparse.construction": (
-            "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_compressed_tensor _sparse_coo_tensor_unsafe"
+            "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor sparse_compressed_tensor "
+            "_sparse_coo_tensor_unsafe _validate_sparse_compressed_tensor_args _validate_sparse_coo_tensor_args"
         ),
         "storage": "UntypedStorage TypedStorage",
     }.items()
@@ -165,6 +166,13 @@ def __getattr__(name: str) -> Any:
         name.endswith("Storage") and name in (classes := _module("storage").LEGACY_CLASSES)
     ):
         value = classes[name]
+    elif name in ("_tensor_classes", "_storage_classes"):
+        of_tensors = name == "_tensor_classes"
+        table = _module("_tensor.legacy_types").CLASSES if of_tensors else _module("storage").LEGACY_CLASSES
+        value = set(table.values())
+    elif name == "Storage":  # of the default dtype, which may change
+        storages = _module("storage")
+        return storages.LEGACY_CLASSES[storages._dtype_to_storage_type_map()[_C.get_default_dtype()]]
     elif name == "torch":  # programs write torch.torch by mistake
         value = sys.modules[__package__]
     else:

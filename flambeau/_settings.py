@@ -20,7 +20,7 @@ __all__ = [
 
 _PRECISIONS = ("highest", "high", "medium")
 _state: dict[str, Any] = {
-    "deterministic": False, "warn_only": False, "precision": "highest", "warn_always": False, "interop": 1,
+    "deterministic": False, "warn_only": False, "fill": True, "precision": "highest", "warn_always": False, "interop": 1,
 }  # fmt: skip
 
 
@@ -32,7 +32,13 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     from flambeau.backends import cudnn
 
     _state.update(deterministic=bool(mode), warn_only=bool(mode and warn_only))
+    _tell_fill()
     cudnn._tell("deterministic", cudnn.deterministic)  # which knows of both switches
+
+
+def _tell_fill() -> None:
+    """Memory of new tensors is filled only while both switches are on."""
+    _C._fill_uninitialized(_state["deterministic"] and _state["fill"])
 
 
 def are_deterministic_algorithms_enabled() -> bool:

@@ -177,3 +177,15 @@ class ExceptionWrapper:
         except Exception:  # a class that is not made from a message
             raise RuntimeError(message) from None
         raise exception
+
+
+def _element_size(dtype: Any) -> int:
+    """The bytes of one element."""
+    if not isinstance(dtype, flambeau.dtype):
+        raise RuntimeError(f"[_element_size] expected a dtype, got {type(dtype).__name__}: expected torch.dtype")
+    return dtype.itemsize
+
+
+def is_compiling() -> bool:
+    """Whether the caller is being captured; the older name of `compiler.is_compiling`."""
+    return flambeau.compiler.is_compiling()

@@ -176,7 +176,10 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
         raise RuntimeError(f"[gradient] expected edge_order 1 or 2, got {edge_order}")
     steps = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(dims)
     if len(steps) != len(dims):
-        raise RuntimeError(f"[gradient] expected a spacing for each of {len(dims)} dimensions, got {len(steps)}")
+        raise RuntimeError(
+            f"[gradient] expected a spacing for each of {len(dims)} dimensions, got {len(steps)}: torch.gradient expected "
+            "spacing to be unspecified, a scalar or a list as long as the number of dimensions"
+        )
     if input.dtype == fl.uint8 or any(isinstance(s, Tensor) and s.dtype == fl.uint8 for s in steps):
         raise RuntimeError("[gradient] expected signed numbers, got uint8")
     return tuple(_gradient_along(input, d, step, edge_order) for d, step in zip(dims, steps, strict=True))

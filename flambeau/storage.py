@@ -50,6 +50,20 @@ def _reduce_for_torch(storage: Any) -> Any:
     return _load_from_bytes, (stream.getvalue(),)
 
 
+def _check_data(storage: Any) -> None:
+    if storage.device.type == "meta":
+        raise NotImplementedError(
+            "[storage] expected a storage with data, got one on meta: Not available for 'meta' device type"
+        )
+
+
+def _check_cpu(storage: Any, name: str) -> None:
+    if storage.device.type == "meta":
+        raise RuntimeError(
+            f"[{name}] expected memory of the CPU, got {storage.device}: {name} is only available on CPU"
+        )
+
+
 class UntypedStorage:
     """A resizable block of bytes on a device."""
 
@@ -143,6 +157,7 @@ class UntypedStorage:
 
     def __getitem__(self, key: Any) -> Any:
         """One byte, or a storage over the memory of some of them."""
+        _check_data(self)
         if not isinstance(key, slice):
             return self._view()[key].item()
         start, stop, step = key.indices(self.nbytes())
@@ -154,12 +169,14 @@ class UntypedStorage:
         return storage_of(_C._from_pointer(self._bytes, self.data_ptr() + start, (count,), (1,), flambeau.uint8))
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        _check_data(self)
         self._view()[key] = value._view() if isinstance(value, UntypedStorage) else value
 
     def __iter__(self) -> Any:
         return iter(self.tolist())
 
     def tolist(self) -> list[int]:
+        _check_data(self)
         return self._view().tolist()
 
     def fill_(self, value: int) -> UntypedStorage:
@@ -197,6 +214,7 @@ class UntypedStorage:
 
     def share_memory_(self) -> UntypedStorage:
         """Moves the bytes to memory that other processes can map; does nothing when they are there."""
+        _check_cpu(self, "share_memory_")
         if self.device.type == "cpu" and not self.is_shared():
             _C._share_storage(self._bytes)
         return self
@@ -210,9 +228,17 @@ class UntypedStorage:
         """A descriptor of the memory, which the caller closes, and its size."""
         import os
 
+        _check_cpu(self, "_share_fd_cpu_")
         if _C._storage_descriptor(self._bytes) < 0:
             _C._share_storage(self._bytes)
         return os.dup(_C._storage_descriptor(self._bytes)), self.nbytes()
+
+    def _share_filename_cpu_(self) -> Any:
+        """Memory is shared by descriptors; there are no names for it."""
+        _check_cpu(self, "_share_filename_cpu_")
+        raise NotImplementedError(
+            "[_share_filename_cpu_] expected memory to be shared by a descriptor, got a call for its name"
+        )
 
     @classmethod
     def _new_shared_fd_cpu(cls, descriptor: int, size: int) -> UntypedStorage:
@@ -329,18 +355,28 @@ class TypedStorage:
         return self._untyped_storage.resizable()
 
     def __getitem__(self, key: Any) -> Any:
+        _check_data(self)
         if isinstance(key, slice):
             return TypedStorage(wrap_storage=storage_of(self._view()[key].clone()), dtype=self.dtype)
         return self._view()[key].item()
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        _check_data(self)
         self._view()[key] = value
 
     def __iter__(self) -> Any:
         return iter(self.tolist())
 
     def tolist(self) -> list[Any]:
+        _check_data(self)
         return self._view().tolist()
+
+    def _write_file(self, f: Any, is_real_file: bool, save_size: bool, element_size: int) -> None:
+        """Writes the bytes, perhaps behind their number of elements, to a file object."""
+        data = self._untyped_storage.cpu()
+        if save_size:
+            f.write((data.nbytes() // element_size).to_bytes(8, "little"))
+        f.write(bytes(data.tolist()))
 
     def fill_(self, value: Any) -> TypedStorage:
         self._view().fill_(value)
@@ -372,10 +408,56 @@ class TypedStorage:
         self._untyped_storage.share_memory_()
         return self
 
+    def _share_fd_cpu_(self) -> tuple[int, int]:
+        return self._untyped_storage._share_fd_cpu_()
+
+    def _share_filename_cpu_(self) -> Any:
+        return self._untyped_storage._share_filename_cpu_()
+
+    def pin_memory(self, device: Any = None) -> TypedStorage:
+        return TypedStorage(wrap_storage=self._untyped_storage.pin_memory(device), dtype=self.dtype)
+
+    # What PyTorch calls from inside, where the public methods warn that typed storages are going away.
+    def _getitem(self, key: Any) -> Any:
+        return self[key]
+
+    def _setitem(self, key: Any, value: Any) -> None:
+        self[key] = value
+
+    def _nbytes(self) -> int:
+        return self.nbytes()
+
+    def _element_size(self) -> int:
+        return self.element_size()
+
+    def _resize_(self, size: int) -> TypedStorage:
+        return self.resize_(size)
+
+    def _is_shared(self) -> bool:
+        return self.is_shared()
+
+    def _share_memory_(self) -> TypedStorage:
+        return self.share_memory_()
+
+    def _pickle_storage_type(self) -> str:
+        return self.pickle_storage_type()
+
+    def _deepcopy(self, memo: dict[Any, Any]) -> TypedStorage:
+        return self.__deepcopy__(memo)
+
+    def _get_legacy_storage_class(self) -> Any:
+        return LEGACY_CLASSES[self.pickle_storage_type()]
+
     def _new_shared(self, size: int, *, device: Any = None) -> TypedStorage:
         """A new storage of shared memory for as many elements."""
         untyped = UntypedStorage._new_shared(size * self.dtype.itemsize)
         return TypedStorage(wrap_storage=untyped, dtype=self.dtype)
+
+    @classmethod
+    def from_buffer(cls, *args: Any, dtype: Any = None, **kwargs: Any) -> TypedStorage:
+        """The elements of an object with the buffer protocol, copied."""
+        dtype = dtype or cls._dtype or flambeau.get_default_dtype()
+        return TypedStorage(wrap_storage=UntypedStorage.from_buffer(*args, dtype=dtype, **kwargs), dtype=dtype)
 
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:
@@ -436,3 +518,12 @@ LEGACY_CLASSES = {
     f"{name}Storage": _LegacyStorageMeta(f"{name}Storage", (_LegacyStorage,), {"_dtype": dtype, "__module__": "torch"})
     for dtype, name in _LEGACY.items()
 }
+
+
+def _dtype_to_storage_type_map() -> dict[Any, str]:
+    """The names of the classes for one dtype."""
+    return {dtype: f"{name}Storage" for dtype, name in _LEGACY.items()}
+
+
+def _storage_type_to_dtype_map() -> dict[str, Any]:
+    return {name: dtype for dtype, name in _dtype_to_storage_type_map().items()}

@@ -443,6 +443,7 @@ FLAGS = {
     "element_loss": "kElementLoss",
     "sequence": "kSequence",
     "geometry": "kGeometry",
+    "variadic": "kVariadic",
 }
 AUTOCAST = {
     None: "None",

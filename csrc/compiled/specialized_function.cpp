@@ -217,8 +217,8 @@ SpecializedFunction::SpecializedFunction() = default;
 SpecializedFunction::~SpecializedFunction() = default;
 
 std::vector<Tensor> SpecializedFunction::call(const Tensor* tensors, FixedInputs* fixed) {
-  if (__builtin_expect(shrunk_storages.load(std::memory_order_relaxed) != 0, 0))
-    for (int i = 0; i < inputs; ++i) check_shrunk("compiled function", tensors[i].impl());
+  if (any_unusual_storage())
+    for (int i = 0; i < inputs; ++i) own_storage("compiled function", tensors[i]);
   Ref<CompiledGraph> graph = find(tensors, fixed);
   if (!graph && parametric) graph = instantiate(tensors);
   if (!graph) graph = compile(tensors);

@@ -27,7 +27,10 @@ DType promote(DType a, DType b) {
   if (__builtin_expect(is_stored_only(a) || is_stored_only(b), 0)) {
     const bool floats = is_floating(a) && !is_float8(a), float_other = is_floating(b) && !is_float8(b);
     FL_CHECK((floats || float_other) && !is_float8(a) && !is_float8(b),
-             "[promote_types] expected dtypes that promote, got ", name_of(a), " and ", name_of(b));
+             "[promote_types] expected dtypes that promote, got ", name_of(a), " and ", name_of(b),
+             ": Promotion for ",
+             is_float8(a) || is_float8(b) ? "Float8 Types" : "uint16, uint32, uint64 types",
+             " is not supported");
     return floats ? a : b;
   }
   const int ra = rank_of(class_of(a)), rb = rank_of(class_of(b));

@@ -101,6 +101,7 @@ Ref<Storage> allocate_shared(size_t bytes) {
 }
 
 void share(Storage& storage) {
+  storage.materialize();
   if (const Mapping* mapping = storage.foreign_delete.target<Mapping>())
     if (mapping->descriptor >= 0) return;
   FL_CHECK(storage.device.type == DeviceType::CPU, "[share_memory_] expected memory of the CPU, got ",

@@ -11,7 +11,7 @@
 
 namespace fl {
 
-std::atomic<int64_t> shrunk_storages{0};
+std::atomic<int64_t> unusual_storages{0};
 
 namespace {
 DeviceAllocator* allocator_of(DeviceType t) {
@@ -41,7 +41,7 @@ void note_size(Storage& storage, size_t new_bytes) {
   const size_t most = std::max(storage.shrunk_from, storage.bytes);
   const bool shrinks = new_bytes < most;
   if (shrinks != (storage.shrunk_from != 0))
-    shrunk_storages.fetch_add(shrinks ? 1 : -1, std::memory_order_relaxed);
+    unusual_storages.fetch_add(shrinks ? 1 : -1, std::memory_order_relaxed);
   storage.shrunk_from = shrinks ? most : 0;
 }
 
@@ -103,7 +103,47 @@ Ref<Storage> Storage::adopt(void* data, size_t bytes, Device device, std::functi
   return s;
 }
 
+SharedBytes::~SharedBytes() {
+  if (foreign_delete)
+    foreign_delete(data);
+  else
+    device_free(data, bytes, Device{});
+}
+
+Ref<Storage> Storage::lazy_clone() {
+  if (!copy_on_write) {
+    copy_on_write = std::make_shared<SharedBytes>();
+    copy_on_write->data = data;
+    copy_on_write->bytes = bytes;
+    copy_on_write->foreign_delete = std::move(foreign_delete);
+    foreign_delete = nullptr;
+    unusual_storages.fetch_add(1, std::memory_order_relaxed);
+  }
+  Ref<Storage> clone(new Storage);
+  clone->data = data;
+  clone->bytes = bytes;
+  clone->device = device;
+  clone->copy_on_write = copy_on_write;
+  unusual_storages.fetch_add(1, std::memory_order_relaxed);
+  return clone;
+}
+
+void Storage::materialize() {
+  if (!copy_on_write) return;
+  unusual_storages.fetch_sub(1, std::memory_order_relaxed);
+  const std::shared_ptr<SharedBytes> shared = std::move(copy_on_write);
+  copy_on_write = nullptr;
+  if (shared.use_count() == 1) {  // the last one keeps the bytes
+    foreign_delete = std::move(shared->foreign_delete);
+    shared->foreign_delete = [](void*) {};
+    return;
+  }
+  data = device_allocate(bytes, device);
+  if (bytes) std::memcpy(data, shared->data, bytes);
+}
+
 void Storage::resize(size_t new_bytes) {
+  materialize();
   FL_CHECK(
       resizable,
       "[resize_] expected a storage whose memory is its own, got one shared with another library or process");
@@ -136,7 +176,11 @@ void Storage::resize(size_t new_bytes) {
 }
 
 Storage::~Storage() {
-  if (shrunk_from != 0) shrunk_storages.fetch_sub(1, std::memory_order_relaxed);
+  if (shrunk_from != 0) unusual_storages.fetch_sub(1, std::memory_order_relaxed);
+  if (copy_on_write) {
+    unusual_storages.fetch_sub(1, std::memory_order_relaxed);
+    return;  // the bytes go with the last storage that shares them
+  }
   if (foreign_delete)
     foreign_delete(data);
   else

@@ -328,7 +328,7 @@ bool overlaps_partially(const Tensor& out, const Tensor& in) {
 int64_t wrap_dim(const char* op, int64_t d, int64_t ndim) {
   const int64_t n = ndim == 0 ? 1 : ndim;
   FL_CHECK_KIND(d >= -n && d < n, Index, "[", op, "] expected a dimension in the range [", -n, ", ", n - 1,
-                "], got ", d);
+                "], got ", d, ": Dimension out of range");
   return d < 0 ? d + n : d;
 }
 

@@ -15,7 +15,7 @@ namespace fl {
 
 // How elements lie in memory. Tensors of the other layouts than Strided are made of strided parts
 // (core/sparse.h).
-enum class Layout : int8_t { Strided, Sparse, SparseCsr, SparseCsc };
+enum class Layout : int8_t { Strided, Sparse, SparseCsr, SparseCsc, SparseBsr, SparseBsc };
 
 enum class MemoryFormat : int8_t { Contiguous, Preserve, ChannelsLast, ChannelsLast3d };
 
@@ -132,7 +132,12 @@ int64_t wrap_dim(const char* op, int64_t d, int64_t ndim);
 // Raises where the storage, which shrank after the tensor was made, no longer holds all of its elements.
 void check_shrunk(const char* op, const TensorImpl* t);
 inline void check_stored(const char* op, const Tensor& t) {
-  if (__builtin_expect(shrunk_storages.load(std::memory_order_relaxed) != 0, 0)) check_shrunk(op, t.impl());
+  if (any_unusual_storage()) check_shrunk(op, t.impl());
+}
+// For memory that is handed out, and may be written to by others.
+inline void own_storage(const char* op, const Tensor& t) {
+  check_stored(op, t);
+  if (any_unusual_storage() && t->storage) t->storage->materialize();
 }
 
 // Copies with conversion, broadcasting src to dst; on the CPU or the accelerator, or between them.

@@ -178,22 +178,26 @@ void remember_views_of(const Value& base, Value* results, int n) {
   }
 }
 
-// Before a kernel touches memory: every argument's storage holds what its geometry says. Views and operators
-// that are taken apart do not touch it.
+// Before a kernel touches memory: every argument's storage holds what its geometry says, and what is written
+// to has bytes of its own. Views and operators that are taken apart do not touch it.
+void check_storage(const Operator& op, const TensorImpl* t, bool written) {
+  check_shrunk(op.schema.name.c_str(), t);
+  if (written && t && t->storage) t->storage->materialize();
+}
 void check_storages(const Operator& op, const Value* args) {
   if (op.flags & (kView | kGeometry) || op.is_composite()) return;
-  const char* name = op.schema.name.c_str();
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
-    if (args[i].is_tensor()) check_shrunk(name, args[i].tensor_impl());
+    const bool written = op.schema.args[i].mutated;
+    if (args[i].is_tensor()) check_storage(op, args[i].tensor_impl(), written);
     if (args[i].is_tensor_list())
-      for (size_t j = 0; j < args[i].length(); ++j) check_shrunk(name, args[i].tensors()[j].impl());
+      for (size_t j = 0; j < args[i].length(); ++j) check_storage(op, args[i].tensors()[j].impl(), written);
   }
 }
 }  // namespace
 
 void Operator::call_with(KeySet keys, Value* args, Value* results) const {
   const profiling::Scope recorded(*this, args);
-  if (__builtin_expect(shrunk_storages.load(std::memory_order_relaxed) != 0, 0)) check_storages(*this, args);
+  if (any_unusual_storage()) check_storages(*this, args);
   if (__builtin_expect(built_.load(std::memory_order_acquire) != OperatorTable::get().generation(), 0))
     rebuild();
   // Devices: an explicit device wins over the CPU (zero-dim CPU operands may join any device).

@@ -76,6 +76,7 @@ enum OperatorFlags : uint32_t {
   kElementLoss = 512,      // a loss of single elements
   kSequence = 1024,        // an `out` with as many elements keeps its shape
   kGeometry = 2048,        // reads or sets the geometry of its arguments, not their elements
+  kVariadic = 4096,        // tensors may be passed one by one in place of a list
 };
 
 class Operator {

@@ -62,7 +62,9 @@ void run_out(const Operator& op, void*, KeySet, Value* args, Value* results) {
   for (int i = 0; i < n; ++i) {
     const Tensor out = args[first_out + i].tensor();
     FL_CHECK(!has_internal_overlap(out), "[", op.functional->schema.name,
-             "] expected an out whose elements are distinct in memory, got an expanded tensor");
+             "] expected an out whose elements are distinct in memory, got an expanded tensor: unsupported "
+             "operation: more than one element of the "
+             "written-to tensor refers to a single memory location");
     for (size_t k = 0; k < first_out; ++k)
       FL_CHECK(!args[k].is_tensor() || !overlaps_partially(out, args[k].tensor()), "[",
                op.functional->schema.name,

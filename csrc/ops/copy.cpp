@@ -1,5 +1,6 @@
 // Copies with conversion and broadcasting, on a device or between two: copy_, clone, contiguous, to.
 #include "ops/copy.h"
+#include "ops/uninitialized.h"
 
 #include "core/accelerator.h"
 #include "core/stored_dtypes.h"
@@ -92,7 +93,9 @@ Tensor copy_(const Tensor& self, const Tensor& src, bool non_blocking) {
   FL_CHECK(broadcast_shapes("copy_", self.sizes(), src.sizes()) == Dims(self.sizes()),
            "[copy_] expected a source that broadcasts to ", self.sizes(), ", got ", src.sizes());
   FL_CHECK(!has_internal_overlap(self),
-           "[copy_] expected a destination whose elements are distinct in memory, got an expanded tensor");
+           "[copy_] expected a destination whose elements are distinct in memory, got an expanded tensor: "
+           "unsupported operation: more than one element of the "
+           "written-to tensor refers to a single memory location");
   self.bump_version();
   if (self.is_meta()) return self;
   FL_CHECK(!src.is_meta(), "[copy_] expected a source with data, got one on the meta device");
@@ -112,6 +115,15 @@ Tensor clone(const Tensor& self, std::optional<MemoryFormat> format) {
   const Tensor out = f == MemoryFormat::Preserve ? empty_like(self, self.dtype())
                                                  : empty_in("clone", self.sizes(), f, self.options());
   copy_into(out, self);
+  return out;
+}
+
+// A clone whose bytes are copied when either tensor is written to.
+Tensor lazy_clone(const Tensor& self) {
+  if (!self.is_cpu() || self->storage->shrunk_from != 0) return clone(self, std::nullopt);
+  Tensor out = alias(self, self.sizes(), self.strides(), self.offset());
+  out->storage = self->storage->lazy_clone();
+  out->own_version = nullptr;
   return out;
 }
 
@@ -135,8 +147,10 @@ Tensor to_copy(const Tensor& self, std::optional<DType> dtype, std::optional<Lay
     const Tensor shape = empty_like(empty_strided(self.sizes(), self.strides(), nowhere), o.dtype);
     out = empty_strided(self.sizes(), shape.strides(), o);
   }
-  FL_CHECK_KIND(!self.is_meta() || out.is_meta(), NotImplemented,
-                "[to] expected a tensor with data to copy, got one on the meta device");
+  FL_CHECK_KIND(
+      !self.is_meta() || out.is_meta(), NotImplemented,
+      "[to] expected a tensor with data to copy, got one on the meta device: Cannot copy out of meta "
+      "tensor; no data!");
   copy_into(out, self, non_blocking);
   return out;
 }
@@ -209,7 +223,11 @@ Tensor resize_(const Tensor& self, IntSpan size, std::optional<MemoryFormat> for
     FL_CHECK(!__builtin_add_overflow(self.offset(), n, &bytes) &&
                  !__builtin_mul_overflow(bytes, self.itemsize(), &bytes),
              "[resize_] expected a tensor that fits in memory, got sizes ", size);
-    if (n > 0 && bytes > static_cast<int64_t>(self->storage->bytes)) self->storage->resize(bytes);
+    const int64_t elements = static_cast<int64_t>(self->storage->bytes) / self.itemsize();
+    if (n > 0 && bytes > static_cast<int64_t>(self->storage->bytes)) {
+      self->storage->resize(bytes);
+      uninitialized(alias(self, {bytes / self.itemsize() - elements}, {1}, elements));
+    }
     self->sizes.assign(size);
     self->strides = contiguous_strides(size);
     self->refresh();
@@ -272,6 +290,7 @@ Tensor copy_number_(const Tensor& self, const Scalar& src, bool) {
 FL_KERNEL("copy_", copy_, kDevices);
 FL_KERNEL("copy_.number", copy_number_, kComposite);
 FL_KERNEL("clone", clone, kDevices);
+FL_KERNEL("_lazy_clone", lazy_clone, kDevices);
 FL_KERNEL("_to_copy", to_copy, kDevices);
 FL_KERNEL("resize_", resize_, kEverywhere);
 FL_KERNEL("resize_as_", resize_as_, kEverywhere);

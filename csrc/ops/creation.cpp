@@ -11,8 +11,11 @@
 #include "dispatch/kernel.h"
 #include "ops/layout.h"
 #include "ops/sequences.h"
+#include "ops/uninitialized.h"
 
 namespace fl {
+
+std::atomic<bool> fill_uninitialized{false};
 
 DeviceFunction<void(const Tensor&, const Scalar&, const Scalar&, std::optional<double>)> device::spaced{
     "linspace"};
@@ -142,8 +145,8 @@ Tensor empty_op(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice 
                 MaybeFormat format) {
   FL_CHECK(format.value_or(MemoryFormat::Contiguous) != MemoryFormat::Preserve,
            "[empty] expected a memory format that sizes determine, got preserve_format");
-  return empty_as("empty", size, format.value_or(MemoryFormat::Contiguous),
-                  options("empty", dtype, layout, device, pin));
+  return uninitialized(empty_as("empty", size, format.value_or(MemoryFormat::Contiguous),
+                                options("empty", dtype, layout, device, pin)));
 }
 Tensor zeros(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
   return filled(empty(size, options("zeros", dtype, layout, device, pin)), Scalar(int64_t(0)));
@@ -158,7 +161,8 @@ Tensor full(IntSpan size, const Scalar& value, MaybeDType dtype, MaybeLayout lay
   return filled(out, value);
 }
 Tensor eye_m(int64_t n, int64_t m, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
-  FL_CHECK(n >= 0 && m >= 0, "[eye] expected sizes that are not negative, got ", n, " and ", m);
+  FL_CHECK(n >= 0 && m >= 0, "[eye] expected sizes that are not negative, got ", n, " and ", m,
+           ": n and m must be greater or equal to 0");
   Tensor out = filled(empty({n, m}, options("eye", dtype, layout, device, pin)), Scalar(int64_t(0)));
   fill_with(alias(out, {std::min(n, m)}, {m + 1}, 0), Scalar(int64_t(1)));
   return out;
@@ -168,7 +172,7 @@ Tensor eye(int64_t n, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, 
 }
 Tensor empty_strided_op(IntSpan size, IntSpan stride, MaybeDType dtype, MaybeLayout layout,
                         MaybeDevice device, MaybeBool pin) {
-  return empty_strided(size, stride, options("empty_strided", dtype, layout, device, pin));
+  return uninitialized(empty_strided(size, stride, options("empty_strided", dtype, layout, device, pin)));
 }
 Tensor empty_permuted(IntSpan size, IntSpan order, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
                       MaybeBool pin) {
@@ -187,7 +191,7 @@ Tensor empty_permuted(IntSpan size, IntSpan order, MaybeDType dtype, MaybeLayout
     strides[d] = step;
     step *= std::max<int64_t>(size[d], 1);
   }
-  return empty_strided(size, strides, options("empty_permuted", dtype, layout, device, pin));
+  return uninitialized(empty_strided(size, strides, options("empty_permuted", dtype, layout, device, pin)));
 }
 Tensor scalar_tensor_op(const Scalar& s, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
                         MaybeBool pin) {
@@ -210,7 +214,7 @@ Tensor empty_like_as(const char* op, const Tensor& self, MaybeDType dtype, Maybe
 }
 Tensor empty_like_op(const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
                      MaybeBool pin, MaybeFormat format) {
-  return empty_like_as("empty_like", self, dtype, layout, device, pin, format);
+  return uninitialized(empty_like_as("empty_like", self, dtype, layout, device, pin, format));
 }
 Tensor zeros_like(const Tensor& self, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin,
                   MaybeFormat format) {
@@ -228,7 +232,7 @@ Tensor full_like(const Tensor& self, const Scalar& value, MaybeDType dtype, Mayb
 }
 Tensor new_empty(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
                  MaybeBool pin) {
-  return empty(size, options_like("new_empty", self, dtype, layout, device, pin));
+  return uninitialized(empty(size, options_like("new_empty", self, dtype, layout, device, pin)));
 }
 Tensor new_zeros(const Tensor& self, IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device,
                  MaybeBool pin) {
@@ -246,7 +250,8 @@ Tensor new_full(const Tensor& self, IntSpan size, const Scalar& value, MaybeDTyp
 }
 Tensor new_empty_strided(const Tensor& self, IntSpan size, IntSpan stride, MaybeDType dtype,
                          MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
-  return empty_strided(size, stride, options_like("new_empty_strided", self, dtype, layout, device, pin));
+  return uninitialized(
+      empty_strided(size, stride, options_like("new_empty_strided", self, dtype, layout, device, pin)));
 }
 
 // ---------------------------------------------------------------- ranges
@@ -346,7 +351,9 @@ Wanted spaced_options(const char* op, const Operand& start, const Operand& end, 
       if (o->is_tensor() && !o->tensor().is_cpu()) device = o->tensor().device();
   const DType natural = complex_bound ? complex_of(default_dtype()) : default_dtype();
   FL_CHECK(!complex_bound || is_complex(dtype.value_or(natural)), "[", op,
-           "] expected a complex dtype for complex bounds, got ", name_of(dtype.value_or(natural)));
+           "] expected a complex dtype for complex bounds, got ", name_of(dtype.value_or(natural)),
+           ": torch.", op, "(): inferred dtype ", name_of(natural), " can't be safely cast to passed dtype ",
+           name_of(dtype.value_or(natural)));
   return options(op, dtype.value_or(natural), layout, device, pin);
 }
 
@@ -438,6 +445,23 @@ Tensor logspace(const Operand& start, const Operand& end, int64_t steps, double 
   }
   return placed(to_dtype(wide, o.dtype), o);
 }
+
+}  // namespace
+
+void fill_as_uninitialized(const Tensor& t) {
+  const DType d = t.dtype();
+  if (is_floating(d) || is_complex(d)) return fill_with(t, Scalar(std::numeric_limits<double>::quiet_NaN()));
+  if (d == DType::Bool) return fill_with(t, Scalar(true));
+  if (d == DType::UInt64) {  // whose largest value no Scalar holds
+    const int64_t ones = -1;
+    if (t.is_cpu() && is_dense(t)) fill_dense(t, &ones);
+    return;
+  }
+  const int bits = static_cast<int>(size_of(d) * 8) - (is_unsigned(d) ? 0 : 1);
+  fill_with(t, Scalar(static_cast<int64_t>(~uint64_t(0) >> (64 - bits))));
+}
+
+namespace {
 
 FL_KERNEL("empty", empty_op, kEverywhere);
 FL_KERNEL("empty_strided", empty_strided_op, kEverywhere);

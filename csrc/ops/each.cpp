@@ -50,7 +50,8 @@ void each_kernel(const Operator& op, void* definition, KeySet, Value* args, Valu
     n = args[i].length();
     any_list = true;
   }
-  FL_CHECK(n > 0, "[", name, "] expected at least one tensor, got an empty list");
+  FL_CHECK(n > 0, "[", name,
+           "] expected at least one tensor, got an empty list: Tensor list must have at least one tensor.");
 
   const auto& target = def.op->schema.args;
   std::vector<Value> stack(target.size());

@@ -81,7 +81,9 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
 
 Tensor cat_out(const std::vector<Tensor>& tensors, int64_t dim, const Tensor& out) {
   FL_CHECK(!has_internal_overlap(out),
-           "[cat] expected an out whose elements are distinct in memory, got an expanded tensor");
+           "[cat] expected an out whose elements are distinct in memory, got an expanded tensor: unsupported "
+           "operation: more than one element of the "
+           "written-to tensor refers to a single memory location");
   for (const Tensor& t : tensors) {
     const bool shares =
         !out.is_meta() && out->storage.get() == t->storage.get() && out.numel() != 0 && t.numel() != 0;

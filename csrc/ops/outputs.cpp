@@ -16,9 +16,44 @@ void resize_output(const Tensor& out, IntSpan sizes) {
   t->refresh();
 }
 
+namespace {
+// The word for a dtype in PyTorch's messages.
+const char* scalar_name_of(DType t) {
+  switch (t) {
+    case DType::UInt8:
+      return "Byte";
+    case DType::Int8:
+      return "Char";
+    case DType::Int16:
+      return "Short";
+    case DType::Int32:
+      return "Int";
+    case DType::Int64:
+      return "Long";
+    case DType::Half:
+      return "Half";
+    case DType::Float:
+      return "Float";
+    case DType::Double:
+      return "Double";
+    case DType::ComplexFloat:
+      return "ComplexFloat";
+    case DType::ComplexDouble:
+      return "ComplexDouble";
+    case DType::Bool:
+      return "Bool";
+    case DType::BFloat16:
+      return "BFloat16";
+    default:
+      return name_of(t);
+  }
+}
+}  // namespace
+
 void prepare_out(const char* op, const Tensor& out, IntSpan sizes, DType result, bool may_resize) {
   FL_CHECK(can_cast(result, out.dtype()), "[", op, "] expected an output dtype that can hold ",
-           name_of(result), ", got ", name_of(out.dtype()));
+           name_of(result), ", got ", name_of(out.dtype()), ": result type ", scalar_name_of(result),
+           " can't be cast to the desired output type ", scalar_name_of(out.dtype()));
   if (out.sizes() == sizes) return;
   FL_CHECK(may_resize, "[", op, "] expected an output of shape ", sizes,
            " (the operands' broadcast shape), got ", out.sizes());
@@ -28,7 +63,9 @@ void prepare_out(const char* op, const Tensor& out, IntSpan sizes, DType result,
 void check_distinct(const char* op, const Tensor& out) {
   FL_CHECK(
       !has_internal_overlap(out), "[", op,
-      "] expected a tensor whose elements are distinct in memory, got an expanded tensor; clone() it first");
+      "] expected a tensor whose elements are distinct in memory, got an expanded tensor; clone() it first: "
+      "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+      "location");
 }
 
 void check_apart(const char* op, const Tensor& out, const Tensor& argument) {
@@ -46,7 +83,8 @@ Tensor write_out(const char* op, const Tensor& out, const Tensor& value) {
   FL_CHECK(out.device() == value.device(), "[", op, "] expected out on ", to_string(value.device()), ", got ",
            to_string(out.device()));
   FL_CHECK(out.dtype() == value.dtype(), "[", op, "] expected an out of dtype ", name_of(value.dtype()),
-           ", got ", name_of(out.dtype()));
+           ", got ", name_of(out.dtype()), ": Expected object of scalar type ", scalar_name_of(value.dtype()),
+           " as out argument, but got scalar type ", scalar_name_of(out.dtype()));
   prepare_out(op, out, value.sizes(), value.dtype(), true);
   out.bump_version();
   copy_into(out, value);
@@ -84,6 +122,17 @@ std::tuple<Tensor, Tensor> aminmax_out(const Tensor& self, std::optional<int64_t
   return {write_out("aminmax", min, extremes[0].tensor()), write_out("aminmax", max, extremes[1].tensor())};
 }
 
+Tensor nonzero_out(const Tensor& self, const Tensor& out) {
+  static const Operator& nonzero = OperatorTable::get().at("nonzero");
+  check_overlap("nonzero", out, self);
+  Value args[1] = {Value(self)};
+  Value value[1];
+  nonzero.call(args, value);
+  check_distinct("nonzero", out);
+  return write_out("nonzero", out, value[0].tensor());
+}
+
+FL_KERNEL("nonzero.out", nonzero_out, kCpu);
 FL_KERNEL("complex.out", complex_out, kCpu);
 FL_KERNEL("aminmax.out", aminmax_out, kCpu);
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "dispatch/builtin.h"
 #include "ops/iterator.h"
 #include "ops/outputs.h"
 #include "ops/promotion.h"
@@ -92,7 +93,8 @@ void prepare(const PointwiseDef& def, Settled& s, const Tensor& out, bool may_re
   prepare_out(def.name, out, s.shape, s.result, may_resize);
   FL_CHECK(!has_internal_overlap(out), "[", def.name,
            "] expected an output whose elements are distinct in memory, got an expanded tensor; clone() it "
-           "first");
+           "first: unsupported operation: more than one element of the written-to tensor refers to a single "
+           "memory location");
   for (int i = 0; i < def.operands; ++i)
     if (s.operand[i]->is_tensor())
       FL_CHECK(!overlaps_partially(out, s.operand[i]->tensor()), "[", def.name,
@@ -106,6 +108,16 @@ void prepare(const PointwiseDef& def, Settled& s, const Tensor& out, bool may_re
 bool rounds_first(const Settled& s, const Tensor& out) {
   return out.dtype() != s.result && s.result != DType::Bool && compute_of(s.result) != s.result &&
          s.device.type != DeviceType::Meta && out.numel() != 0;
+}
+
+// Functions of one operand that keep its dtype (neg, floor) do not convert to that of `out`, as in PyTorch;
+// square, a power there, does.
+void check_out_dtype(const Operator& op, const PointwiseDef& def, const Settled& s, const Tensor& out) {
+  const bool keeps = def.operands == 1 && def.promote == 'd' &&
+                     (def.result == 's' || (def.result == 'r' && !is_complex(s.common)));
+  if (!keeps || out.dtype() == s.result || std::strstr(op.record->tags, "converts_out")) return;
+  fail("[", def.name, "] expected an out of dtype ", name_of(s.result), ", got ", name_of(out.dtype()),
+       ": Found dtype ", name_of(out.dtype()), " but expected ", name_of(s.result));
 }
 
 // A new tensor for the result, laid out as the operands are.
@@ -194,6 +206,7 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
   Tensor out;
   if (op.flags & (kInplace | kOut)) {
     out = args[op.flags & kInplace ? 0 : op.schema.args.size() - 1].tensor();
+    if (op.flags & kOut) check_out_dtype(op, def, s, out);
     prepare(def, s, out, op.flags & kOut);
     if (rounds_first(s, out)) {
       const Tensor rounded = empty(s.shape, {s.result, s.device});

@@ -17,7 +17,8 @@ void alpha(const PointwiseDef& def, const Value* const*, const Scalar* params, D
   FL_CHECK(a.kind != Scalar::Kind::Bool || common == DType::Bool, "[", def.name,
            "] expected a bool alpha only for a bool result, got ", name_of(common));
   FL_CHECK(a.is_integral() || is_floating(common) || is_complex(common), "[", def.name,
-           "] expected an integer alpha for a result of ", name_of(common), ", got a float");
+           "] expected an integer alpha for a result of ", name_of(common),
+           ", got a float: For integral input tensors, argument alpha must not be a floating point number.");
   FL_CHECK(!a.is_complex() || is_complex(common), "[", def.name, "] expected a real alpha for a ",
            name_of(common), " result, got a complex one");
 }
@@ -42,7 +43,9 @@ void mask_condition(const PointwiseDef& def, const Value* const* operand, const 
 
 void no_integer_division(const PointwiseDef& def, const Value* const* operand, const Scalar*, DType) {
   FL_CHECK(!is_integral(dtype_of(*operand[1]), true) || !is_integral(dtype_of(*operand[2]), true), "[",
-           def.name, "] expected a floating point or complex quotient, got two integer tensors");
+           def.name,
+           "] expected a floating point or complex quotient, got two integer tensors: "
+           "Integer division with addcdiv is no longer supported; divide with rounding_mode first");
 }
 
 void scalar_value(const PointwiseDef& def, const Value* const* operand, const Scalar*, DType common) {
@@ -52,7 +55,7 @@ void scalar_value(const PointwiseDef& def, const Value* const* operand, const Sc
   FL_CHECK(!is_complex(dtype_of(value)) || is_complex(common), "[", def.name,
            "] expected a real value for a ", name_of(common), " tensor, got a complex one");
   FL_CHECK(dtype_of(*operand[1]) == DType::Bool, "[", def.name, "] expected a bool mask, got ",
-           name_of(dtype_of(*operand[1])));
+           name_of(dtype_of(*operand[1])), ": ", def.name, "_ only supports boolean masks");
   if (!value.is_tensor()) check_fits(def.name, value.to_scalar(), common);
 }
 

@@ -22,7 +22,9 @@ namespace {
 Tensor fill(const char* op, const Tensor& self, Opaque* generator, RandomKind kind,
             const RandomParams& params, bool wide = false) {
   FL_CHECK(!has_internal_overlap(self), "[", op,
-           "] expected a tensor whose elements are distinct in memory, got an expanded tensor");
+           "] expected a tensor whose elements are distinct in memory, got an expanded tensor: unsupported "
+           "operation: more than one element of the "
+           "written-to tensor refers to a single memory location");
   self.bump_version();
   if (self.is_meta()) return self;
   const Generator::State state = generator_of(generator, self.device()).take();
@@ -190,13 +192,13 @@ void check_bound(const Tensor& self, const char* name, int64_t value) {
   if (is_floating(self.dtype())) {
     const double most = largest(self.dtype()), x = static_cast<double>(value);
     FL_CHECK(x >= -most && x <= most, "[random_] expected ", name, " to fit in ", name_of(self.dtype()),
-             ", got ", value);
+             ", got ", value, ": ", name, " is out of bounds for ", name_of(self.dtype()));
     return;
   }
   int64_t low, high;
   integer_bounds(self.dtype(), low, high);
   FL_CHECK(value >= low && value <= high, "[random_] expected ", name, " to fit in ", name_of(self.dtype()),
-           ", got ", value);
+           ", got ", value, ": ", name, " is out of bounds for ", name_of(self.dtype()));
 }
 
 Tensor random_from(const Tensor& self, int64_t from, std::optional<int64_t> to, Opaque* generator) {
@@ -208,7 +210,8 @@ Tensor random_from(const Tensor& self, int64_t from, std::optional<int64_t> to, 
     return fill_range("random_", self, from, static_cast<uint64_t>(high) - static_cast<uint64_t>(from) + 1,
                       generator);
   }
-  FL_CHECK(from < *to, "[random_] expected from < to, got ", from, " and ", *to);
+  FL_CHECK(from < *to, "[random_] expected from < to, got ", from, " and ", *to,
+           ": random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", *to);
   check_bound(self, "from", from);
   check_bound(self, "to - 1", *to - 1);
   return fill_range("random_", self, from, static_cast<uint64_t>(*to) - static_cast<uint64_t>(from),

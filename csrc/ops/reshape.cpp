@@ -128,7 +128,8 @@ Tensor mH(const Tensor& self) {
   return self.dim() == 0 ? conj(self) : conj(transpose(self, -2, -1));
 }
 Tensor H(const Tensor& self) {
-  FL_CHECK(self.dim() == 0 || self.dim() == 2, "[H] expected a matrix, got shape ", self.sizes());
+  FL_CHECK(self.dim() == 0 || self.dim() == 2, "[H] expected a matrix, got shape ", self.sizes(),
+           ": only supported on matrices (2-D tensors)");
   return mH(self);
 }
 Tensor same(const Tensor& self) {

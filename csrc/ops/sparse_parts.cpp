@@ -40,8 +40,10 @@ Tensor sparse_coo(const Tensor& indices, const Tensor& values, IntSpan size, boo
 }
 
 Tensor sparse_compressed(const Tensor& compressed, const Tensor& indices, const Tensor& values, IntSpan size,
-                         bool columns) {
-  return make(columns ? Layout::SparseCsc : Layout::SparseCsr, compressed, indices, values, size, true);
+                         bool columns, bool blocks) {
+  const Layout layout = blocks ? (columns ? Layout::SparseBsc : Layout::SparseBsr)
+                               : (columns ? Layout::SparseCsc : Layout::SparseCsr);
+  return make(layout, compressed, indices, values, size, true);
 }
 
 Tensor sparse_values(const Tensor& self) {

@@ -134,13 +134,16 @@ std::vector<Tensor> tensor_split_tensor(const Tensor& self, const Tensor& sectio
 
 int64_t split_dim(const char* op, const Tensor& self, int64_t least) {
   FL_CHECK(self.dim() >= least, "[", op, "] expected at least ", least, " dimensions, got shape ",
-           self.sizes());
+           self.sizes(), ": torch.", op, " requires a tensor with at least ", least,
+           " dimension, but got a tensor with ", self.dim(), " dimensions!");
   return least == 1 ? (self.dim() == 1 ? 0 : 1) : least == 2 ? 0 : 2;
 }
 std::vector<Tensor> even_split(const char* op, const Tensor& self, int64_t sections, int64_t least) {
   const int64_t d = split_dim(op, self, least);
   FL_CHECK(sections > 0 && self.size(d) % sections == 0, "[", op,
-           "] expected a number of sections that divides ", self.size(d), ", got ", sections);
+           "] expected a number of sections that divides ", self.size(d), ", got ", sections, ": torch.", op,
+           " attempted to split along dimension ", d, ", but the size of the dimension ", self.size(d),
+           " is not divisible by the split_size ", sections, "!");
   return cut_sections(op, self, sections, d);
 }
 std::vector<Tensor> hsplit(const Tensor& self, int64_t sections) {

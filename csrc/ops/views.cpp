@@ -97,7 +97,8 @@ Tensor select(const Tensor& self, int64_t dim, int64_t index) {
   const int64_t d = wrap_dim("select", dim, self.dim());
   const int64_t n = self.size(d);
   FL_CHECK_KIND(index >= -n && index < n, Index, "[select] expected an index in [", -n, ", ", n - 1,
-                "] for dimension ", d, ", got ", index);
+                "] for dimension ", d, ", got ", index, ": select(): index ", index,
+                " out of range for tensor of size ", self.sizes(), " at dimension ", d);
   Dims sizes(self.sizes()), strides(self.strides());
   const int64_t offset = self.offset() + (index < 0 ? index + n : index) * strides[d];
   sizes.erase(d);
@@ -161,7 +162,8 @@ Tensor expand(const Tensor& self, IntSpan size, bool) {
     }
     FL_CHECK(want >= 0, "[expand] expected sizes that are not negative, got ", size);
     FL_CHECK(own == want || own == 1, "[expand] expected size ", own, " or an expandable 1 at dimension ", i,
-             ", got ", size, " for a tensor of shape ", self.sizes());
+             ", got ", size, " for a tensor of shape ", self.sizes(), ": The expanded size of the tensor (",
+             want, ") must match the existing size (", own, ") at non-singleton dimension ", i);
     sizes[i] = want;
     strides[i] = i < lead || own != want || own == 1 ? 0 : self.stride(i - lead);
     if (i >= lead && own == want) strides[i] = self.stride(i - lead);
@@ -212,8 +214,12 @@ Tensor alias_op(const Tensor& self) {
 Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
   const int64_t d = wrap_dim("unfold", dimension, self.dim());
   const int64_t n = self.dim() == 0 ? 1 : self.size(d);
-  FL_CHECK(size >= 0 && size <= n, "[unfold] expected a size in [0, ", n, "], got ", size);
-  FL_CHECK(step > 0, "[unfold] expected a step greater than zero, got ", step);
+  FL_CHECK(size >= 0, "[unfold] expected a size in [0, ", n, "], got ", size, ": size is ", size,
+           " but must be >= 0");
+  FL_CHECK(size <= n, "[unfold] expected a size in [0, ", n, "], got ", size,
+           ": maximum size for tensor at dimension ", d, " is ", n, " but size is ", size);
+  FL_CHECK(step > 0, "[unfold] expected a step greater than zero, got ", step, ": step is ", step,
+           " but must be > 0");
   Dims sizes(self.sizes()), strides(self.strides());
   const int64_t stride = self.dim() == 0 ? 1 : strides[d];
   if (self.dim() > 0) {
@@ -298,9 +304,10 @@ Tensor view_as_complex(const Tensor& self) {
   FL_CHECK(self.dtype() == DType::Float || self.dtype() == DType::Double,
            "[view_as_complex] expected a float32 or float64 tensor, got ", name_of(self.dtype()));
   FL_CHECK(self.dim() > 0 && self.size(-1) == 2,
-           "[view_as_complex] expected a last dimension of size 2, got shape ", self.sizes());
+           "[view_as_complex] expected a last dimension of size 2, got shape ", self.sizes(),
+           ": Tensor must have a last dimension of size 2");
   FL_CHECK(self.stride(-1) == 1, "[view_as_complex] expected a last dimension of stride 1, got strides ",
-           self.strides());
+           self.strides(), ": Tensor must have a last dimension with stride 1");
   Dims sizes(self.sizes()), strides(self.strides());
   sizes.erase(sizes.size() - 1);
   strides.erase(strides.size() - 1);

@@ -342,12 +342,24 @@ void function_dealloc(PyObject* self) {
   type->tp_free(self);
   Py_DECREF(type);
 }
+// The family of a function that PyTorch keeps in a native module under a longer name (torch.special.xlogy is
+// torch._C._special.special_xlogy there, which is what it says its name is), or null.
+const char* native_family(const FunctionObject* f) {
+  if (f->method) return nullptr;
+  for (const char* family : {"special", "linalg", "fft"})
+    if (PyUnicode_CompareWithASCIIString(f->module, (std::string("torch.") + family).c_str()) == 0)
+      return family;
+  return nullptr;
+}
+
 PyObject* function_name(PyObject* self, void*) {
-  return Py_NewRef(reinterpret_cast<FunctionObject*>(self)->name);
+  auto* f = reinterpret_cast<FunctionObject*>(self);
+  if (const char* family = native_family(f)) return PyUnicode_FromFormat("%s_%U", family, f->name);
+  return Py_NewRef(f->name);
 }
 PyObject* function_qualname(PyObject* self, void*) {
   auto* f = reinterpret_cast<FunctionObject*>(self);
-  return f->method ? PyUnicode_FromFormat("Tensor.%U", f->name) : Py_NewRef(f->name);
+  return f->method ? PyUnicode_FromFormat("Tensor.%U", f->name) : function_name(self, nullptr);
 }
 PyObject* function_overloads(PyObject* self, void*) {
   auto* f = reinterpret_cast<FunctionObject*>(self);
@@ -360,10 +372,14 @@ PyObject* function_overloads(PyObject* self, void*) {
 }
 PyObject* function_getattr(PyObject* self, PyObject* name) {
   // No getters: their descriptors would be what the class itself says its module and documentation are.
-  if (PyUnicode_CompareWithASCIIString(name, "__module__") == 0)
-    return Py_NewRef(reinterpret_cast<FunctionObject*>(self)->module);
+  if (PyUnicode_CompareWithASCIIString(name, "__module__") == 0) {
+    auto* f = reinterpret_cast<FunctionObject*>(self);
+    if (const char* family = native_family(f)) return PyUnicode_FromFormat("torch._C._%s", family);
+    return Py_NewRef(f->module);
+  }
   // Programs ask `isinstance(f, types.BuiltinFunctionType)` and `inspect.isbuiltin(f)`, which look at this.
-  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0 && !reinterpret_cast<FunctionObject*>(self)->method)
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0 &&
+      !reinterpret_cast<FunctionObject*>(self)->method)
     return Py_NewRef(reinterpret_cast<PyObject*>(&PyCFunction_Type));
   if (PyUnicode_CompareWithASCIIString(name, "__doc__") == 0) {
     Object module = Object::steal(PyImport_ImportModule("flambeau.ops.documentation"));

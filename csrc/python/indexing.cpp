@@ -66,7 +66,8 @@ class Viewer {
     check(d);
     const int64_t n = size(d);
     FL_CHECK_KIND(index >= -n && index < n, Index, "[index] expected an index in [", -n, ", ", n - 1,
-                  "] for dimension ", position, " of size ", n, ", got ", index);
+                  "] for dimension ", position, " of size ", n, ", got ", index, ": index ", index,
+                  " is out of bounds for dimension ", position, " with size ", n);
     if (!plain_) {
       static const Operator& op = OperatorTable::get().at("select");
       t_ = call(op, {Value(t_), Value(d), Value(index)});
@@ -134,6 +135,10 @@ class Viewer {
 // How many dimensions of the tensor a key item uses up.
 int64_t consumes(PyObject* o) {
   if (o == Py_None || o == Py_Ellipsis || PyBool_Check(o)) return 0;
+  if (is_tensor(o) && impl_of(o)->dtype == DType::UInt8)
+    check(PyErr_WarnEx(
+        PyExc_UserWarning,
+        "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.", 1));
   if (is_tensor(o) && (impl_of(o)->dtype == DType::Bool || impl_of(o)->dtype == DType::UInt8))
     return static_cast<int64_t>(impl_of(o)->sizes.size());
   return 1;
@@ -268,7 +273,8 @@ Parsed parse_key(PyObject* self, PyObject* key) {
   const std::vector<Object> items = items_of(key, used);
   const Tensor base = unwrap(self);
   FL_CHECK_KIND(used <= base.dim(), Index, "[index] expected at most ", base.dim(), " indices for shape ",
-                base.sizes(), ", got ", used);
+                base.sizes(), ", got ", used, base.dim() == 0 ? ": invalid index of a 0-dim tensor" : "",
+                ": too many indices for tensor of dimension ", base.dim());
   KeyReader reader(base, used);
   for (const Object& item : items) reader.read(item.get());
   return reader.finish();

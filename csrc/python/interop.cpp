@@ -125,7 +125,8 @@ void measure(PyObject* o, size_t depth, Shape& shape, bool& first) {
     fail(ErrorKind::Runtime, "[tensor] expected numbers or nested sequences of numbers, got None");
   } else if (!number_value(o, v)) {
     fail(PyUnicode_Check(o) || PyBytes_Check(o) ? ErrorKind::Type : ErrorKind::Runtime,
-         "[tensor] expected numbers or nested sequences of numbers, got ", std::string(Py_TYPE(o)->tp_name));
+         "[tensor] expected numbers or nested sequences of numbers, got ", std::string(Py_TYPE(o)->tp_name),
+         ": new(): invalid data type '", std::string(Py_TYPE(o)->tp_name), "'");
   }
   FL_CHECK_KIND(depth == shape.sizes.size(), Value, "[tensor] expected a sequence at depth ",
                 static_cast<int64_t>(depth), ", got a number");
@@ -348,7 +349,7 @@ PyObject* to_array(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
       sizes[d] = t.size(d);
       strides[d] = t.stride(d) * t.itemsize();
     }
-    check_stored("numpy", t);
+    own_storage("numpy", t);
     t->storage->resizable = false;  // the array keeps looking at this memory
     Object array = own(reinterpret_cast<New>(api[kNew])(reinterpret_cast<PyTypeObject*>(args[2]),
                                                         static_cast<int>(t.dim()), sizes, number, strides,
@@ -439,7 +440,7 @@ PyObject* to_dlpack(PyObject*, PyObject* o) {
     FL_CHECK_KIND(is_tensor(o), Type, "[to_dlpack] expected a Tensor, got ",
                   std::string(Py_TYPE(o)->tp_name));
     const Tensor t = unwrap(o);
-    check_stored("to_dlpack", t);
+    own_storage("to_dlpack", t);
     const DLDevice device = dl_device(t.device());
     t->storage->resizable = false;
     // The tensor may get another storage or other sizes, so the capsule holds a window of its own.

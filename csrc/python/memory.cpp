@@ -5,6 +5,7 @@
 #include "core/changes.h"
 #include "core/crc32.h"
 #include "core/shared_memory.h"
+#include "ops/uninitialized.h"
 #include "python/common.h"
 
 namespace fl::py {
@@ -110,7 +111,8 @@ PyObject* swap_tensors(PyObject*, PyObject* args) {
 // _storage_memory(tensor): all bytes of the storage as a memoryview, which does not keep the tensor alive.
 PyObject* storage_memory(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
-    const Storage& s = storage_of(o, "storage");
+    Storage& s = storage_of(o, "storage");
+    s.materialize();
     FL_CHECK(s.device.type == DeviceType::CPU, "[storage] expected memory of the CPU, got ",
              to_string(s.device));
     static char nothing[1];
@@ -119,8 +121,31 @@ PyObject* storage_memory(PyObject*, PyObject* o) {
   });
 }
 
-PyObject* count_shrunk_storages(PyObject*, PyObject*) {
-  return PyLong_FromLongLong(shrunk_storages.load());
+// _fill_uninitialized(bool): whether memory of new tensors is filled.
+PyObject* set_fill_uninitialized(PyObject*, PyObject* on) {
+  return guarded([&]() -> PyObject* {
+    fill_uninitialized = check(PyObject_IsTrue(on)) != 0;
+    Py_RETURN_NONE;
+  });
+}
+
+PyObject* count_unusual_storages(PyObject*, PyObject*) {
+  return PyLong_FromLongLong(unusual_storages.load());
+}
+
+// Of tensors whose storage is copied on write: addresses without a copy, and whether it is one.
+PyObject* storage_address(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* { return PyLong_FromVoidPtr(&storage_of(o, "storage")); });
+}
+PyObject* data_address(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    storage_of(o, "storage");
+    return PyLong_FromVoidPtr(impl_of(o)->data());
+  });
+}
+PyObject* is_copied_on_write(PyObject*, PyObject* o) {
+  return guarded(
+      [&]() -> PyObject* { return PyBool_FromLong(bool(storage_of(o, "storage").copy_on_write)); });
 }
 
 // _crc32(buffer, start=0), _crc32c(buffer, start=0)
@@ -192,7 +217,11 @@ PyMethodDef memory_functions[] = {{"_accelerator", accelerator_state, METH_NOARG
                                   {"_shared_window", shared_window_, METH_VARARGS, nullptr},
                                   {"_swap_tensors", swap_tensors, METH_VARARGS, nullptr},
                                   {"_storage_memory", storage_memory, METH_O, nullptr},
-                                  {"_shrunk_storages", count_shrunk_storages, METH_NOARGS, nullptr},
+                                  {"_fill_uninitialized", set_fill_uninitialized, METH_O, nullptr},
+                                  {"_unusual_storages", count_unusual_storages, METH_NOARGS, nullptr},
+                                  {"_storage_address", storage_address, METH_O, nullptr},
+                                  {"_data_address", data_address, METH_O, nullptr},
+                                  {"_is_cow_tensor", is_copied_on_write, METH_O, nullptr},
                                   {"_crc32", checksum<crc32>, METH_VARARGS, nullptr},
                                   {"_crc32c", checksum<crc32c>, METH_VARARGS, nullptr},
                                   {}};

@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "dispatch/builtin.h"
+
 namespace fl::py {
 
 namespace {
@@ -332,6 +334,27 @@ template <class Formals>
 bool takes_default_device(const Formals& formals, size_t i) {
   return formals[i].keyword_only && formals[i].type == ArgType::Device && formals[0].type != ArgType::Tensor;
 }
+// Whether the record of an operator has a tag; for what is asked only when a call does not fit otherwise.
+bool has_tag(const Operator& op, const char* wanted) {
+  const Operator& base = op.functional ? *op.functional : op;
+  if (base.record == nullptr) return false;
+  const size_t length = std::strlen(wanted);
+  const char* tags = base.record->tags;
+  for (const char* at = std::strstr(tags, wanted); at; at = std::strstr(at + 1, wanted))
+    if ((at == tags || at[-1] == ' ') && (at[length] == ' ' || at[length] == 0)) return true;
+  return false;
+}
+
+// torch.add(2, x): a number in place of a tensor.
+bool read_number_as_tensor(const Operator& op, const Argument& arg, PyObject* o, Value& value) {
+  Value number;
+  if (arg.type != ArgType::Tensor || arg.list || arg.mutated || is_tensor(o) || !number_value(o, number))
+    return false;
+  if (!has_tag(op, "takes_numbers")) return false;
+  value = Value(wrapped_number(number.to_scalar()));
+  return true;
+}
+
 // One call being parsed: the arguments seen so far are bits of `seen`.
 struct Parse {
   const Operator& op;
@@ -362,7 +385,7 @@ bool Parse::positional(PyObject* const* args, Py_ssize_t nargs) {
         args[i] != Py_None) {
       if ((arg.type == ArgType::Int &&
            (PyIndex_Check(args[i]) && !(is_tensor(args[i]) && impl_of(args[i])->sizes.size() == 1))) ||
-          (arg.type == ArgType::Tensor && is_tensor(args[i]))) {
+          (arg.type == ArgType::Tensor && is_tensor(args[i]) && op.flags & kVariadic)) {
         if (!read_list(arg, args + i, nargs - i, values[i], arena)) {
           if (why) *why = message(describe(arg), " for '", arg.name, "', got other types");
           return false;
@@ -371,7 +394,7 @@ bool Parse::positional(PyObject* const* args, Py_ssize_t nargs) {
         break;
       }
     }
-    if (!read(arg, args[i], values[i], arena)) {
+    if (!read(arg, args[i], values[i], arena) && !read_number_as_tensor(op, arg, args[i], values[i])) {
       if (why)
         *why = message(describe(arg), " for '", arg.name, "' (position ", static_cast<int64_t>(i + 1),
                        "), got ", describe_given(arg, args[i]));

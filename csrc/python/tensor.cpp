@@ -168,6 +168,7 @@ GETTER(dtype, Py_NewRef(dtype_object(t.dtype())))
 GETTER(device, make_device(t.device()))
 GETTER(layout, Py_NewRef(layout_object(layout_of(t))))
 GETTER(is_sparse, PyBool_FromLong(layout_of(t) == Layout::Sparse))
+GETTER(_cdata, PyLong_FromVoidPtr(t.impl()))
 GETTER(is_sparse_csr, PyBool_FromLong(layout_of(t) == Layout::SparseCsr))
 GETTER(ndim, PyLong_FromLongLong(t.dim()))
 GETTER(itemsize, PyLong_FromLongLong(t.itemsize()))
@@ -213,6 +214,7 @@ PyGetSetDef tensor_getset[] = {
     {"dtype", get_dtype, nullptr, nullptr, nullptr},
     {"device", get_device, nullptr, nullptr, nullptr},
     {"layout", get_layout, nullptr, nullptr, nullptr},
+    {"_cdata", get__cdata, nullptr, nullptr, nullptr},
     {"ndim", get_ndim, nullptr, nullptr, nullptr},
     {"itemsize", get_itemsize, nullptr, nullptr, nullptr},
     {"nbytes", get_nbytes, nullptr, nullptr, nullptr},
@@ -281,6 +283,7 @@ PyObject* tensor_data_ptr(PyObject* self, PyObject*) {
     const TensorImpl* t = impl_of(self);
     check_strided("data_ptr", unwrap(self));
     if (t->numel == 0 || t->device.type == DeviceType::Meta) return PyLong_FromLong(0);
+    if (any_unusual_storage()) t->storage->materialize();  // whoever asks may write there
     return PyLong_FromVoidPtr(t->data());
   });
 }
@@ -318,6 +321,7 @@ PyObject* tensor_storage_bytes(PyObject* self, PyObject*) {
   return PyLong_FromSize_t(impl_of(self)->storage->bytes);
 }
 PyObject* tensor_storage_address(PyObject* self, PyObject*) {
+  impl_of(self)->storage->materialize();
   return PyLong_FromVoidPtr(impl_of(self)->storage->data);
 }
 PyObject* tensor_storage_resizable(PyObject* self, PyObject*) {

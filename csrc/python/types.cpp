@@ -17,7 +17,7 @@ struct NamedObject {
 
 PyTypeObject *dtype_type, *layout_type, *memory_format_type;
 PyObject* dtypes[kAllDTypes];
-PyObject* layouts[4];
+PyObject* layouts[6];
 PyObject* memory_formats[4];
 
 PyObject* named_repr(PyObject* self) {
@@ -311,8 +311,9 @@ void add_types(PyObject* module) {
     dtypes[i] = make_named(dtype_type, i, name_of(static_cast<DType>(i)));
     check(PyModule_AddObjectRef(module, name_of(static_cast<DType>(i)), dtypes[i]));
   }
-  const char* layout_names[] = {"strided", "sparse_coo", "sparse_csr", "sparse_csc"};
-  for (int i = 0; i < 4; ++i) {
+  const char* layout_names[] = {"strided",    "sparse_coo", "sparse_csr",
+                                "sparse_csc", "sparse_bsr", "sparse_bsc"};
+  for (int i = 0; i < 6; ++i) {
     layouts[i] = make_named(layout_type, i, layout_names[i]);
     check(PyModule_AddObjectRef(module, layout_names[i], layouts[i]));
   }

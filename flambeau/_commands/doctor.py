@@ -21,9 +21,7 @@ from flambeau._compat import absent
 from flambeau._compat.alias import TARGETS, own_name
 
 # Methods of tensors that flambeau lacks and that hardly anything else has.
-_TENSOR_METHODS = frozenset(
-    "to_sparse_bsr to_sparse_bsc to_mkldnn int_repr q_scale q_zero_point align_to refine_names rename_".split()
-)
+_TENSOR_METHODS = frozenset("to_mkldnn int_repr q_scale q_zero_point align_to refine_names rename_".split())
 # Namespaces that are filled by programs.
 _OPEN = ("torch.ops", "torch.classes", "torch._C._")
 

@@ -67,7 +67,7 @@ def lookup(name: str) -> Any:
         return _FLAGS[name]()
     elif name == "_TensorMeta":
         value = type(flambeau.Tensor)
-    elif name == "_nn":
+    elif name in ("_nn", "_special", "_linalg", "_fft"):
         value = _module(name)
     elif name == "_VariableFunctions":
         value = flambeau
@@ -119,6 +119,9 @@ def _module(name: str) -> ModuleType:
 
         module.__dict__["_parse_to"] = _parse_to
         module.__getattr__ = lambda attribute: getattr(functional, attribute)  # type: ignore[method-assign]
+    elif name in ("_special", "_linalg", "_fft"):
+        home, prefix = import_module(f"flambeau.{name[1:]}"), f"{name[1:]}_"
+        module.__getattr__ = lambda attribute: getattr(home, attribute.removeprefix(prefix))  # type: ignore[method-assign]
     elif name == "_functorch":
         from flambeau.func.batching import Batched
 

@@ -117,7 +117,7 @@ def _is_known(value: Any) -> bool:
         return True
     if isinstance(value, types.ModuleType):
         return value.__name__ in _SOURCES
-    if isinstance(value, types.BuiltinFunctionType):
+    if type(value) is types.BuiltinFunctionType:
         return value in (len, min, max, sum, sorted, isinstance)
     return getattr(value, "__module__", None) in _SOURCES  # types, decorators, annotations
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import flambeau as fl
 from flambeau import _C
 from flambeau import _logging as logs
-from flambeau._dynamo import backends, breaks, calls, config, functions, guards, interpreter, overriding
+from flambeau._dynamo import backends, breaks, calls, config, exc, functions, guards, interpreter, overriding
 from flambeau._dynamo.break_code import BreakCode
 from flambeau._dynamo.breaks import Break, GraphBreakError, SkipFrame, Unsupported, UserError
 from flambeau._dynamo.bytecode import Handler
@@ -167,7 +167,17 @@ class Unit:
     def _compile(self, compiled: Any, arguments: tuple[Any, ...]) -> Any:
         functions.prepare()
         interpreter.prepare()
+        if self.artifacts and config.error_on_recompile:
+            raise exc.RecompileError(
+                f"[compile] expected {self._where()} to be compiled once, got a call that needs another artifact: Recompiling "
+                f"function; {self._failure(compiled)}"
+            )
         if self.artifacts >= config.recompile_limit:
+            if config.fail_on_recompile_limit_hit:
+                raise exc.FailOnRecompileLimitHit(
+                    f"[compile] expected at most {config.recompile_limit} artifacts of {self._where()}, got a call that needs one "
+                    f"more: recompile_limit reached with fail_on_recompile_limit_hit=True. {self._failure(compiled)}"
+                )
             self._give_up(compiled)
             return None
         counters["frames"]["total"] += 1
@@ -378,6 +388,7 @@ class Unit:
             logs.log("guards", "\n".join(told))
         if logs.enabled("bytecode"):
             logs.log("bytecode", text)
+        tracer.release()
         return description, artifact
 
     def _replay(self) -> tuple[Any, str]:

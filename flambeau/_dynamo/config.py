@@ -14,6 +14,11 @@ from typing import Any
 recompile_limit = 8
 cache_size_limit = 8
 accumulated_recompile_limit = 256
+# Raise when a function would be captured again, or when the limit is met.
+error_on_recompile = False
+fail_on_recompile_limit_hit = False
+# Hooks of modules are guarded, whatever this says.
+skip_nnmodule_hook_guards = True
 # Elements a container may have to be guarded element by element.
 max_container_size = 4096
 # Depth of inlined calls.

@@ -27,6 +27,10 @@ class BackendCompilerFailed(RuntimeError):
     """Never raised: what a backend raises is logged, and the function runs in plain Python."""
 
 
+class RecompileError(RuntimeError):
+    """A function would be captured again, and `config.error_on_recompile` is set."""
+
+
 class RecompileLimitExceeded(RuntimeError):
     pass
 

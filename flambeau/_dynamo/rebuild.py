@@ -223,7 +223,7 @@ class Rebuilder:
             return self._assign(f"tuple.__new__({self.names.add(cls)}, {self._items(value)})")
         if isinstance(value, type) and not classes.embeddable(self.tracer, value):
             raise Unsupported(breaks.CLASS, f"{value.__name__}, which holds tensors of the graph")
-        if isinstance(value, types.BuiltinFunctionType):
+        if type(value) is types.BuiltinFunctionType:
             owner = value.__self__
             if owner is not None and not isinstance(owner, (type, types.ModuleType)):
                 return self._assign(f"{self.value(owner)}.{value.__name__}")

@@ -186,5 +186,17 @@ class Sources:
             self.constants[id(value)] = Source(None, CONSTANT, value)
         return self.constants[id(value)]
 
+    def forget(self) -> None:
+        """Lets go of the values that places and checks refer to, in all of the tree."""
+        pending = self.roots()
+        while pending:
+            source = pending.pop()
+            pending += source.children.values()
+            source.children.clear()
+            source.checks.clear()
+            source.parent = source.key = None
+        self.arguments.clear()
+        self.constants.clear()
+
     def roots(self) -> list[Source]:
         return [*self.arguments.values(), *self.constants.values()]

@@ -39,6 +39,16 @@ class Tracer:
         self.generators: list[Any] = []
         self.handled: BaseException | None = None
 
+    def release(self) -> None:
+        """Lets go of the program's objects after the capture; a collector need not find the cycles that lead to them."""
+        self.root = self.frame = self.handled = None
+        self.generators.clear()
+        self.outside.sources.forget()
+        for part in (self.outside, self.builder, self.builder.sizes, self.effects):
+            for value in vars(part).values():
+                if isinstance(value, (dict, list, set)):
+                    value.clear()
+
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         from flambeau._dynamo import calls
 
@@ -63,7 +73,8 @@ class Tracer:
             return function
         if isinstance(function, (types.FunctionType, types.MethodType, functools.partial)) or (
             callable(function)
-            and not isinstance(function, (types.BuiltinFunctionType, Interpreted, type, type(operator.itemgetter(0))))
+            and type(function) is not types.BuiltinFunctionType  # operators say that they are one, too
+            and not isinstance(function, (Interpreted, type, type(operator.itemgetter(0))))
         ):
             return Interpreted(self, function)
         if isinstance(function, type) and not is_native_class(function):

@@ -192,10 +192,12 @@ def asarray(
 ) -> Tensor:
     """A tensor of an object: an array, a buffer or a sequence; shares its memory where it can unless copy=True."""
     shared = _shared(obj)
+    if type(obj).__name__ == "PyCapsule":
+        shared = _C._from_dlpack(obj)
     if shared is None and not isinstance(obj, (list, tuple, int, float, complex)):
         try:
             shared = frombuffer(obj, dtype=dtype or _C.get_default_dtype())
-        except (TypeError, BufferError):
+        except (TypeError, BufferError, NotABuffer):
             shared = None
     if shared is None:
         if copy is False:
@@ -215,25 +217,62 @@ def asarray(
     return out
 
 
+class NotABuffer(ValueError):
+    """An object without the buffer protocol, where one with it is needed."""
+
+
+def _warn_readonly() -> None:
+    import warnings
+
+    warnings.warn(
+        "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to the "
+        "underlying (supposedly non-writable) buffer using the tensor. You may want to copy the buffer to protect its data or "
+        "make it writable before converting it to a tensor.",
+        stacklevel=3,
+    )
+
+
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
     """A 1-d tensor over the memory of an object with the buffer protocol."""
-    view = memoryview(buffer).cast("B")
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise NotABuffer(
+            f"[frombuffer] expected an object with the buffer protocol, got {type(buffer).__name__}: object does not implement "
+            "Python buffer protocol."
+        ) from None
+    if view.readonly:
+        _warn_readonly()
+    view = view.cast("B")
     item = dtype.itemsize
     length = len(view)
     if length == 0:
-        raise ValueError("[frombuffer] expected a buffer that is not empty, got 0 bytes")
-    if not 0 <= offset < length:
-        raise ValueError(f"[frombuffer] expected an offset in [0, {length - 1}], got {offset}")
+        raise ValueError(
+            f"[frombuffer] expected a buffer that is not empty, got 0 bytes: both buffer length (0) and count ({count}) must not "
+            "be 0"
+        )
     if count == 0 or count < -1:
-        raise ValueError(f"[frombuffer] expected a positive count or -1, got {count}")
+        raise ValueError(
+            f"[frombuffer] expected a positive count or -1, got {count}: both buffer length ({length}) and count ({count}) must "
+            "not be 0"
+        )
+    if not 0 <= offset < length:
+        raise ValueError(
+            f"[frombuffer] expected an offset in [0, {length - 1}], got {offset}: offset ({offset} bytes) must be non-negative and "
+            f"no greater than buffer length ({length} bytes) minus 1"
+        )
     if count == -1:
         if (length - offset) % item:
             raise ValueError(
-                f"[frombuffer] expected a multiple of {item} bytes after the offset, got {length - offset}"
+                f"[frombuffer] expected a multiple of {item} bytes after the offset, got {length - offset}: buffer length "
+                f"({length - offset} bytes) after offset ({offset} bytes) must be a multiple of element size ({item})"
             )
         count = (length - offset) // item
     if offset + count * item > length:
-        raise ValueError(f"[frombuffer] expected {offset + count * item} bytes, got a buffer of {length}")
+        raise ValueError(
+            f"[frombuffer] expected {offset + count * item} bytes, got a buffer of {length}: requested buffer length ({count} * "
+            f"{item} bytes) after offset ({offset} bytes) must not be greater than actual buffer length ({length} bytes)"
+        )
     if count == 0:
         raise ValueError(f"[frombuffer] expected room for an element of {item} bytes, got {length - offset}")
     address, owner = _C._buffer_address(buffer)
@@ -325,7 +364,8 @@ def numpy(self: Tensor, *, force: bool = False) -> Any:
         self = self.detach().cpu()
     if self.requires_grad and _C.is_grad_enabled():
         raise RuntimeError(
-            "[numpy] expected a tensor that does not require grad, got one that does; use detach().numpy()"
+            "[numpy] expected a tensor that does not require grad, got one that does: Can't call numpy() on Tensor that requires "
+            "grad. Use tensor.detach().numpy() instead."
         )
     if not self.is_cpu:
         raise TypeError(f"[numpy] expected a CPU tensor, got one on {self.device}; use .cpu() first")

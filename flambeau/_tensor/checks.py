@@ -10,14 +10,16 @@ import flambeau
 def _check_with(error: type[Exception], cond: Any, message: Any = None) -> None:
     """Raise an error of the given type, with the message that a function returns, unless the condition holds."""
     if not isinstance(cond, (bool, flambeau.SymBool)):
-        raise TypeError(f"[check] expected a bool, got {type(cond).__name__}")
+        raise TypeError(f"[check] expected a bool, got {type(cond).__name__}: cond must be a bool")
     if not cond:
         raise error("Expected cond to be True, but got False." if message is None else str(_text(message)))
 
 
 def _text(message: Any) -> Any:
     if not callable(message):
-        raise TypeError(f"[check] expected a function that returns the message, got {type(message).__name__}")
+        raise TypeError(
+            f"[check] expected a function that returns the message, got {type(message).__name__}: message must be a callable"
+        )
     return message()
 
 
@@ -49,7 +51,9 @@ def _check_is_size(i: Any, message: Any = None, *, max: Any = None) -> None:
 
 def _check_tensor_all_with(error: type[Exception], cond: Any, message: Any = None) -> None:
     if not isinstance(cond, flambeau.Tensor) or cond.dtype != flambeau.bool:
-        raise TypeError(f"[check] expected a tensor of bool, got {getattr(cond, 'dtype', type(cond).__name__)}")
+        raise TypeError(
+            f"[check] expected a tensor of bool, got {getattr(cond, 'dtype', type(cond).__name__)}: cond must be a tensor with dtype torch.bool"
+        )
     _check_with(error, bool(cond.all()), message)
 
 

@@ -33,7 +33,14 @@ class tensortype(type):
 
 
 def _make(dtype: Any, prefix: str) -> tensortype:
-    members = {"dtype": dtype, "is_cuda": False, "is_sparse": False, "layout": _C.strided, "__module__": "torch"}
+    members = {
+        "dtype": dtype,
+        "is_cuda": False,
+        "is_xpu": False,
+        "is_sparse": False,
+        "layout": _C.strided,
+        "__module__": "torch",
+    }
     return tensortype(f"{prefix}Tensor", (), members)
 
 
@@ -69,4 +76,11 @@ def dtype_of(kind: Any) -> Any:
 
 def set_default_tensor_type(kind: Any, /) -> None:
     """Make floating-point tensors of this type by default."""
+    import warnings
+
+    warnings.warn(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+        "torch.set_default_device() as alternatives.",
+        stacklevel=2,
+    )
     _C.set_default_dtype(dtype_of(kind))

@@ -153,7 +153,7 @@ def _to_sparse(names: str) -> None:
 
 _of_sparse(RuntimeError, "coalesce indices values is_coalesced col_indices crow_indices ccol_indices row_indices")
 _of_sparse(NotImplementedError, "_coalesced_ _indices _nnz _values sparse_resize_ sparse_resize_and_clear_")
-_to_sparse("to_sparse to_sparse_coo to_sparse_csr to_sparse_csc sparse_mask")
+_to_sparse("to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc sparse_mask")
 
 
 @_method
@@ -176,7 +176,11 @@ def sparse_dim(self: Tensor) -> int:
 
 @_method
 def dense_dim(self: Tensor) -> int:
-    return self.dim() - self.sparse_dim()
+    if self.layout is _C.strided:
+        return self.dim()
+    from flambeau.sparse import methods
+
+    return methods.dense_dim(self)
 
 
 @_method
@@ -200,7 +204,9 @@ def _removed(name: str, instead: str) -> Any:
     """A function that PyTorch keeps only to say what took its place."""
 
     def refuse(input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError(f"[{name}] expected a function that still exists, got a removed one; use {instead}")
+        raise RuntimeError(
+            f"[{name}] expected a function that still exists, got a removed one: This function was deprecated since version 1.9 and is now removed. Use {instead} instead."
+        )
 
     refuse.__name__ = refuse.__qualname__ = name
     return refuse
@@ -255,6 +261,10 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
         if size is None:
             storage_offset, size, stride = source.storage_offset(), source.shape, source.stride()
     elif isinstance(source, (TypedStorage, UntypedStorage)):
+        if isinstance(source, TypedStorage) and source.dtype != self.dtype:
+            raise RuntimeError(
+                f"[set_] expected a storage of dtype {self.dtype}, got {source.dtype}: Expected a Storage of type {self.dtype}"
+            )
         untyped = source.untyped()
         if size is None:
             size = (untyped.nbytes() // self.element_size(),)

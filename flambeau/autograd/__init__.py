@@ -20,7 +20,7 @@ from flambeau.autograd.grad_mode import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 __all__ = [
@@ -43,7 +43,7 @@ def _first_gradient(out: Any) -> Tensor:
     if not isinstance(out, Tensor):
         raise RuntimeError(
             "[backward] expected a gradient for each GradientEdge, got None: grad can be implicitly "
-            "created only for tensors"
+            "created only for scalar outputs, not for edges"
         )
     if out.numel() != 1:
         raise RuntimeError(
@@ -242,6 +242,18 @@ class _VariableMeta(type):
         return isinstance(other, Tensor)
 
 
+class _Engine:
+    """What programs ask of the backward engine."""
+
+    @staticmethod
+    def queue_callback(callback: Callable[[], None]) -> None:
+        """Calls a function at the end of the backward that runs now."""
+        _C._queue_callback(callback)
+
+    def __call__(self) -> _Engine:
+        return self
+
+
 class Variable(metaclass=_VariableMeta):
     """The old name of tensors that take part in a graph."""
 
@@ -251,15 +263,7 @@ class Variable(metaclass=_VariableMeta):
         made = fl.empty(0) if data is None else data.detach()
         return made.requires_grad_(requires_grad)
 
-    @staticmethod
-    def _execution_engine() -> Any:
-        return _Engine
-
-    _execution_engine.queue_callback = lambda fn: _C._queue_callback(fn)  # type: ignore[attr-defined]
-
-
-class _Engine:
-    queue_callback = staticmethod(lambda fn: _C._queue_callback(fn))
+    _execution_engine: Any = _Engine()
 
 
 def _calculate_shape(output: Any, grad: Tensor, is_grads_batched: bool) -> Any:

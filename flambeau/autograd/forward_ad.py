@@ -9,12 +9,25 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import flambeau as fl
-from flambeau.autograd.function import finding_tangents
+from flambeau.autograd.function import SameMemory, finding_tangents
 
 __all__ = ["UnpackedDualTensor", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual", "dual_level"]
 
 _current_level = -1
-_duals: list[tuple[Any, Any, Any]] = []  # of the level: dual tensor, primal, tangent
+_enabled = True
+
+
+class _Made(NamedTuple):
+    """A dual tensor: what it was when it was made, and where gradients with respect to it end."""
+
+    dual: Any
+    grad_fn: Any
+    root: Any
+    primal: Any
+    tangent: Any
+
+
+_duals: list[_Made] = []  # of the level
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -56,8 +69,9 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
             f"{tuple(tangent.shape)} of {tangent.dtype}"
         )
     with fl.enable_grad():
-        dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
-    _duals.append((dual, tensor, tangent))
+        root = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+        dual = SameMemory.apply(root)
+    _duals.append(_Made(dual, dual.grad_fn, root, tensor, tangent))
     return dual
 
 
@@ -65,9 +79,9 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     """The tensor and its tangent; None where it has none."""
     if _current_level < 0:
         return UnpackedDualTensor(tensor, None)
-    for dual, primal, tangent in _duals:
-        if dual is tensor:
-            return UnpackedDualTensor(primal, tangent)
+    for made in _duals:
+        if made.dual is tensor and tensor.grad_fn is made.grad_fn:
+            return UnpackedDualTensor(made.primal, made.tangent)
     if not tensor.requires_grad:
         return UnpackedDualTensor(tensor, None)
     tangent = _tangent(tensor)
@@ -79,10 +93,10 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
 def _tangent(tensor: Any) -> Any:
     with fl.enable_grad():
         seed = fl.zeros_like(tensor, requires_grad=True)
-        duals = [dual for dual, _, _ in _duals]
+        roots = [made.root for made in _duals]
         with finding_tangents():
-            back = fl.autograd.grad(tensor, duals, seed, create_graph=True, allow_unused=True)
-        reached = [(g, tangent) for g, (_, _, tangent) in zip(back, _duals) if g is not None]
+            back = fl.autograd.grad(tensor, roots, seed, create_graph=True, allow_unused=True)
+        reached = [(g, made.tangent) for g, made in zip(back, _duals) if g is not None]
         if not reached:
             return None
         pairs = [(g, tangent) for g, tangent in reached if g.requires_grad]
@@ -102,3 +116,23 @@ class dual_level:
 
     def __exit__(self, *error: Any) -> None:
         exit_dual_level()
+
+
+class _set_fwd_grad_enabled:
+    """Inside, and from the call on, tensors have tangents or not."""
+
+    def __init__(self, mode: bool) -> None:
+        global _enabled
+        self.before = _enabled
+        _enabled = mode
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: Any) -> None:
+        global _enabled
+        _enabled = self.before
+
+
+def _is_fwd_grad_enabled() -> bool:
+    return _enabled

@@ -10,6 +10,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau.autograd import transforming
 from flambeau.autograd.grad_mode import enable_grad, no_grad
 from flambeau.ops.recording import state as recording
 
@@ -125,7 +126,8 @@ class FunctionCtx:
             ctx._saved, ctx.to_save = None, self.saved_for_forward
         with enable_grad():
             seeds = [None if meta is None else _zeros(meta).requires_grad_() for meta in self._inputs]
-            moved = self._forward_cls.jvp(ctx, *seeds)
+            writable = [SameMemory.apply(s) if isinstance(s, Tensor) and s.requires_grad else s for s in seeds]
+            moved = self._forward_cls.jvp(ctx, *writable)
         moved = moved if isinstance(moved, tuple) else (moved,)
         pairs = [(m, g) for m, g in zip(moved, grads) if m is not None and g is not None and m.requires_grad]
         wanted = [s for s in seeds if s is not None]
@@ -239,6 +241,17 @@ class Function(metaclass=FunctionMeta):
             bound = inspect.signature(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
             args = bound.args
+        if cls.setup_context is Function.setup_context and transforming.is_inside() and not _is_own(cls):
+            raise RuntimeError(
+                f"[{cls.__name__}] expected a static method setup_context inside of a transform, got none: In order to use an "
+                "autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must override the setup_context "
+                "staticmethod."
+            )
+        if cls.generate_vmap_rule and cls.vmap is not Function.vmap:
+            raise RuntimeError(
+                f"[{cls.__name__}] expected one way to batch it, got two: generate_vmap_rule=True and a vmap staticmethod; please set "
+                "generate_vmap_rule=False or delete the overridden vmap staticmethod to avoid ambiguity."
+            )
         batched = None
         if cls.vmap is not Function.vmap:
             batched = next((a for a in args if hasattr(type(a), "_call_function")), None)
@@ -264,6 +277,11 @@ class Function(metaclass=FunctionMeta):
         return type(outputs)(*results) if hasattr(outputs, "_fields") else tuple(results)
 
 
+def _is_own(cls: type) -> bool:
+    """Whether a Function is a part of the package, whose modules a program may know as torch."""
+    return cls.__module__.partition(".")[0] in ("flambeau", "torch")
+
+
 def _record(self: FunctionCtx, args: Any, positions: Any, outputs: Any, recorded: bool) -> list[Any]:
     """Hangs the node on the outputs."""
     tensors = [a for a, is_tensor in zip(args, positions) if is_tensor]
@@ -272,7 +290,7 @@ def _record(self: FunctionCtx, args: Any, positions: Any, outputs: Any, recorded
     if dirty - {id(t) for t in tensors}:
         raise RuntimeError(
             "[mark_dirty] expected inputs of forward to be marked dirty, got another tensor: mark_dirty "
-            "only accepts input tensors"
+            "received a tensor that was not an input."
         )
     if dirty - {id(o) for o in outputs}:
         raise RuntimeError(
@@ -360,6 +378,18 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
         return results[0] if single else tuple(results)
 
     return wrapper
+
+
+class SameMemory(Function):
+    """The tensor itself, over the same memory, as the result of an operation: unlike a leaf it may be written in place."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g
 
 
 class InplaceFunction(Function):

@@ -8,18 +8,22 @@ from typing import Any
 import flambeau as fl
 from flambeau._C import Tensor
 from flambeau.autograd import grad
+from flambeau.autograd.transforming import refuse
 
 __all__ = ["vjp", "jvp", "jacobian", "hessian", "hvp", "vhp"]
 
 
 def _as_tuple(x: Any, what: str, where: str) -> tuple[bool, tuple[Tensor, ...]]:
+    if what == "inputs":
+        refuse(f"torch.autograd.functional.{where}", f"Please use torch.func.{where} instead.")
     single = not isinstance(x, (tuple, list))
     listed = (x,) if single else tuple(x)
     for i, t in enumerate(listed):
         if not isinstance(t, Tensor):
             at = "" if single else f" at index {i}"
             raise TypeError(
-                f"[{where}] expected {what} to be a Tensor or a tuple of Tensors, got {type(t).__name__}{at}"
+                f"[{where}] expected {what} to be a Tensor or a tuple of Tensors, got {type(t).__name__}{at}: The {what} given to "
+                f"{where} must be either a Tensor or a tuple of Tensors but the value{at} has type {type(t)}."
             )
     return not single, listed
 
@@ -46,7 +50,9 @@ def _fill(grads: tuple[Any, ...], like: tuple[Tensor, ...], strict: bool, where:
         if g is None:
             if strict:
                 raise RuntimeError(
-                    f"[{where}] expected a result that depends on every input in strict mode, got none for input {i}"
+                    f"[{where}] expected a result that depends on every input in strict mode, got none for input {i}: Output 0 of the "
+                    "user-provided function does not require gradients. The outputs must be computed in a differentiable manner from "
+                    f"the input when running in strict mode, and be independent of input {i} nowhere."
                 )
             g = fl.zeros_like(x)
         made.append(g)

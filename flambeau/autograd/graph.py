@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import flambeau as fl
 from flambeau import _C
 from flambeau._C import Node, Tensor
+from flambeau.autograd import transforming
 from flambeau.autograd._methods import RemovableHandle
 
 __all__ = [
@@ -58,12 +59,16 @@ class saved_tensors_hooks:
         message = getattr(_state, "disabled", None)
         if message is not None:
             raise RuntimeError(message)
+        if transforming.levels[0]:
+            raise RuntimeError(transforming.NO_HOOKS)
         _C._push_saved_tensors_hooks(self.pack_hook, self.unpack_hook)
         _state.active = getattr(_state, "active", 0) + 1
+        transforming.hooks[0] += 1
 
     def __exit__(self, *error: Any) -> None:
         _C._pop_saved_tensors_hooks()
         _state.active -= 1
+        transforming.hooks[0] -= 1
 
 
 class save_on_cpu(saved_tensors_hooks):

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import flambeau as fl
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau.autograd.transforming import call_inside
 from flambeau.utils import _pytree as pytree
 from flambeau.utils._python_dispatch import TorchDispatchMode
 
@@ -58,7 +59,7 @@ class Batched(Tensor):
     tolist = numpy = __array__ = _refuse
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return f"Batched(level={self.level}, axis={self.axis}, value={self.value!r})"
+        return f"BatchedTensor(lvl={self.level}, bdim={self.axis}, value={self.value!r})"
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -138,7 +139,7 @@ def _by_own_rule(function: Any, args: tuple[Any, ...]) -> Any:
         returned = function.vmap(VmapInfo(mode.size, mode.randomness), dims, *values)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise RuntimeError(
-                f"[vmap] expected {function.__name__}.vmap to return (output, out_dims), got {type(returned).__name__}"
+                f"[vmap] expected {function.__name__}.vmap to return (output, out_dims), got {type(returned).__name__}: expected the vmap staticmethod to have two returns"
             )
         out, where = returned
         flat, spec = pytree.tree_flatten(out)
@@ -227,7 +228,7 @@ def _call_batched(
             lambda x: Batched(x, 0, level) if isinstance(x, Tensor) and x.dim() and x.shape[0] == size else x, kwargs
         )
         with mode:
-            out = func(*pytree.tree_unflatten(inner, spec), **named)
+            out = call_inside(func, *pytree.tree_unflatten(inner, spec), **named)
         flat, out_spec = pytree.tree_flatten(out)
         outs = _matched(tuple(out_dims) if isinstance(out_dims, list) else out_dims, out, "out_dims")
         return pytree.tree_unflatten([_unwrapped(x, d, mode) for x, d in zip(flat, outs)], out_spec)

@@ -10,7 +10,9 @@ from typing import Any
 import flambeau as fl
 from flambeau import autograd
 from flambeau._C import Tensor
-from flambeau.autograd.function import finding_tangents
+from flambeau.autograd import transforming
+from flambeau.autograd.function import SameMemory, finding_tangents
+from flambeau.autograd.transforming import call_inside
 from flambeau.func.batching import Batched, same_value
 from flambeau.utils import _pytree as pytree
 
@@ -19,6 +21,9 @@ class _level:
     """Inside a transformation: what backward does is recorded for the levels around it, unless they are in no_grad."""
 
     def __enter__(self) -> _level:
+        if transforming.hooks[0]:
+            raise RuntimeError(transforming.NO_HOOKS)
+        transforming.levels[0] += 1
         self.recorded = fl.is_grad_enabled()
         self.mode = fl.enable_grad()
         self.mode.__enter__()
@@ -30,6 +35,7 @@ class _level:
 
     def __exit__(self, *error: Any) -> None:
         self.mode.__exit__(*error)
+        transforming.levels[0] -= 1
 
 
 def _fresh(tree: Any) -> Any:
@@ -96,17 +102,25 @@ def _leave(tree: Any, own: list[Tensor]) -> Any:
 
 
 def _chosen(argnums: Any, args: tuple[Any, ...], op: str) -> tuple[int, ...]:
-    listed = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not isinstance(argnums, (int, tuple)):
+        raise RuntimeError(
+            f"[{op}] expected argnums to be an int or a tuple of ints, got {type(argnums).__name__}: argnum must be int or Tuple[int]"
+        )
+    listed = (argnums,) if isinstance(argnums, int) else argnums
+    for a in listed:
+        if not isinstance(a, int):
+            raise RuntimeError(f"[{op}] expected argnums of ints, got {a!r}: argnum must be int")
     if not listed:
         raise RuntimeError(f"[{op}] expected argnums to name an argument: argnums must be non-empty")
     positions = tuple(a + len(args) if a < 0 else a for a in listed)
-    for a in positions:
+    for a, asked in zip(positions, listed):
         if not 0 <= a < len(args):
             raise RuntimeError(
-                f"[{op}] expected argnums below {len(args)}, the number of positional inputs, got {argnums}"
+                f"[{op}] expected argnums below {len(args)}, the number of positional inputs, got {argnums}: Got argnum="
+                f"{asked}, but only {len(args)} positional inputs"
             )
     if len(set(positions)) != len(positions):
-        raise RuntimeError(f"[{op}] expected distinct argnums, got {argnums}")
+        raise RuntimeError(f"[{op}] expected distinct argnums, got {argnums}: argnums elements must be unique")
     return positions
 
 
@@ -144,14 +158,10 @@ def grad_and_value(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = F
             picked = args[at[0]] if isinstance(argnums, int) else tuple(args[i] for i in at)
             flat, spec = pytree.tree_flatten(picked)
             inputs = [x for x in flat if isinstance(x, Tensor) and x.requires_grad]
-            out = func(*args, **kwargs)
+            out = call_inside(func, *args, **kwargs)
             aux = None
             if has_aux:
-                if not (isinstance(out, tuple) and len(out) == 2):
-                    raise RuntimeError(
-                        "[grad] expected func to return (value, aux) with has_aux=True, got another result"
-                    )
-                out, aux = out
+                out, aux = _with_aux(out, "grad_and_value(f)(*args)")
             if not isinstance(out, Tensor):
                 raise RuntimeError(f"[grad] expected func to return a Tensor, got {type(out).__name__}")
             if out.dim() != 0:
@@ -217,21 +227,23 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     with _level() as level:
         inner = _fresh(primals)
         flat, spec = pytree.tree_flatten(inner)
-        out = func(*inner)
+        out = call_inside(func, *inner)
         aux = None
         if has_aux:
-            out, aux = out
-        outputs, out_spec = pytree.tree_flatten(out)
-        for x in outputs:
-            if not isinstance(x, Tensor):
-                raise RuntimeError(f"[vjp] expected func to return Tensors, got {type(x).__name__}")
+            out, aux = _with_aux(out, "vjp(f, *primals)")
+        outputs, out_spec = _checked_outputs(out, "vjp", "vjp(f, *primals)")
     inputs = [x for x in flat if isinstance(x, Tensor) and x.requires_grad]
 
     def pull(*cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
         values = cotangents[0] if len(cotangents) == 1 else cotangents
-        vs = pytree.tree_leaves(values)
-        if len(vs) != len(outputs):
-            raise RuntimeError(f"[vjp] expected cotangents for {len(outputs)} outputs, got {len(vs)}")
+        if len(cotangents) > 1 and all(isinstance(c, bool) for c in cotangents[1:]):
+            values = cotangents[0]  # the switches by position
+        vs, given_spec = pytree.tree_flatten(values)
+        if len(vs) != len(outputs) or (given_spec != out_spec and len(outputs) > 1):
+            raise RuntimeError(
+                f"[vjp] expected cotangents for {len(outputs)} outputs, got {len(vs)}: Expected pytree structure of cotangents to be "
+                f"the same as pytree structure of outputs to the function. cotangents: {given_spec}, primal output: {out_spec}"
+            )
         with _level() as level:
             gradients = iter(_gradients(outputs, inputs, vs))
             tree = pytree.tree_unflatten(
@@ -244,6 +256,66 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return (shown, pull, level.leave(aux, inputs)) if has_aux else (shown, pull)
 
 
+def _with_aux(out: Any, call: str) -> tuple[Any, Any]:
+    """The value and what else a function returned, which must be tensors."""
+    if not (isinstance(out, tuple) and len(out) == 2):
+        raise RuntimeError(
+            f"[func] expected func to return (value, aux) with has_aux=True, got another result: {call}: output of function f should "
+            "be a tuple: (output, aux) if has_aux is True"
+        )
+    for x in pytree.tree_leaves(out[1]):
+        if not isinstance(x, Tensor):
+            raise RuntimeError(
+                f"[func] expected tensors in aux, got {type(x).__name__}: Expected tensors, got unsupported type {type(x)}"
+            )
+    return out
+
+
+def _checked_outputs(out: Any, op: str, call: str) -> tuple[list[Any], Any]:
+    outputs, spec = pytree.tree_flatten(out)
+    if not outputs or out is None:
+        raise RuntimeError(
+            f"[{op}] expected func to return Tensors, got none: {call}: Expected f to be a function that has non-empty output"
+        )
+    for x in outputs:
+        if not isinstance(x, Tensor):
+            raise RuntimeError(
+                f"[{op}] expected func to return Tensors, got {type(x).__name__}: {call}: expected f(*primals) to "
+                f"return only tensors, got unsupported type {type(x)}"
+            )
+    return outputs, spec
+
+
+def _check_primals(primals: Any, tangents: Any) -> None:
+    if not isinstance(primals, tuple):
+        raise RuntimeError(
+            f"[jvp] expected a tuple of primals, got {type(primals).__name__}: jvp(f, primals, tangents): Expected primals to be a "
+            "tuple"
+        )
+    flat, spec = pytree.tree_flatten(primals)
+    others, other_spec = pytree.tree_flatten(tangents)
+    if spec != other_spec:
+        raise RuntimeError(
+            "[jvp] expected tangents of the structure of the primals, got another: jvp(f, primals, tangents): Expected primals and "
+            "tangents to have the same python structure"
+        )
+    if not flat:
+        raise RuntimeError(
+            "[jvp] expected primals, got none: jvp(f, primals, tangents): Expected at least one Tensor in primals"
+        )
+    for name, leaves in (("primals", flat), ("tangents", others)):
+        for x in leaves:
+            if not isinstance(x, Tensor):
+                raise RuntimeError(
+                    f"[jvp] expected Tensors in {name}, got {type(x).__name__}: jvp(f, primals, tangents): Expected {name} to "
+                    "only contain Tensors"
+                )
+
+
+def _writable(x: Any) -> Any:
+    return SameMemory.apply(x) if type(x) is Tensor and x.requires_grad and x.is_leaf else x
+
+
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """A function's results, and their change for a change of the arguments.
 
@@ -252,16 +324,15 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     >>> flambeau.func.jvp(flambeau.sin, (flambeau.tensor(0.0),), (flambeau.tensor(2.0),))
     (tensor(0.), tensor(2.))
     """
-    if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise RuntimeError("[jvp] expected tuples of primals and of tangents")
+    _check_primals(primals, tangents)
     with _level() as level:
-        inner = _fresh(primals)
-        inputs = _tensors(inner)
-        out = func(*inner)
+        roots = _fresh(primals)
+        inputs = _tensors(roots)
+        out = call_inside(func, *pytree.tree_map(_writable, roots))
         aux = None
         if has_aux:
-            out, aux = out
-        outputs, spec = pytree.tree_flatten(out)
+            out, aux = _with_aux(out, "jvp(f, primals, tangents)")
+        outputs, spec = _checked_outputs(out, "jvp", "jvp(f, primals, tangents)")
         duals = [fl.zeros_like(o, requires_grad=True) for o in outputs]
         with finding_tangents():
             back = _gradients(outputs, inputs, duals)
@@ -308,26 +379,28 @@ def jacrev(
     tensor([[2., 0.],
             [0., 4.]])
     """
-    return _jacobian(func, argnums, has_aux, contextlib.nullcontext)
+    return _jacobian("jacrev", func, argnums, has_aux, contextlib.nullcontext)
 
 
-def _jacobian(func: Callable[..., Any], argnums: Any, has_aux: bool, mode: Callable[[], Any]) -> Callable[..., Any]:
+def _jacobian(
+    op: str, func: Callable[..., Any], argnums: Any, has_aux: bool, mode: Callable[[], Any]
+) -> Callable[..., Any]:
+    call = "vjp(f, *primals)" if op == "jacrev" else "jvp(f, primals, tangents)"
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         with _level() as level:
-            at = _chosen(argnums, args, "jacrev")
+            at = _chosen(argnums, args, op)
             args = tuple(_fresh(a) if i in at else a for i, a in enumerate(args))
             picked = args[at[0]] if isinstance(argnums, int) else tuple(args[i] for i in at)
             flat, spec = pytree.tree_flatten(picked)
-            out = func(*args, **kwargs)
+            _check_real(op, "inputs", flat)
+            out = call_inside(func, *args, **kwargs)
             aux = None
             if has_aux:
-                out, aux = out
-            outputs, out_spec = pytree.tree_flatten(out)
-            for o in outputs:
-                if not isinstance(o, Tensor):
-                    raise RuntimeError(f"[jacrev] expected func to return Tensors, got {type(o).__name__}")
+                out, aux = _with_aux(out, call)
+            outputs, out_spec = _checked_outputs(out, op, call)
+            _check_real(op, "outputs", outputs)
             with mode():
                 rows = [_rows(o, flat) for o in outputs]
             tree = pytree.tree_unflatten([pytree.tree_unflatten(row, spec) for row in rows], out_spec)
@@ -335,6 +408,15 @@ def _jacobian(func: Callable[..., Any], argnums: Any, has_aux: bool, mode: Calla
         return (tree, aux) if has_aux else tree
 
     return wrapper
+
+
+def _check_real(op: str, what: str, tensors: list[Any]) -> None:
+    for i, x in enumerate(tensors):
+        if isinstance(x, Tensor) and x.is_complex():
+            raise RuntimeError(
+                f"[{op}] expected real tensors, got {x.dtype}: {op}: Expected all {what} to be real but received complex tensor at "
+                f"flattened input idx: {i}"
+            )
 
 
 def _rows(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
@@ -363,7 +445,7 @@ def jacfwd(
     tensor([[2., 0.],
             [0., 4.]])
     """
-    return _jacobian(func, argnums, has_aux, finding_tangents)
+    return _jacobian("jacfwd", func, argnums, has_aux, finding_tangents)
 
 
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:

@@ -26,6 +26,7 @@ def _signature_of(text: str) -> inspect.Signature:
     parameters = []
     for argument in schema.arguments:
         name = "input" if argument.name == "self" else argument.name
+        name = f"{name}_" if keyword.iskeyword(name) else name  # `from` of random_ is no name of a parameter in Python
         kind = inspect.Parameter.KEYWORD_ONLY if argument.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
         default = argument.default_value if argument.has_default_value() else _EMPTY
         name += "_" * keyword.iskeyword(name)  # uniform_(from, to)

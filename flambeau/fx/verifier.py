@@ -100,7 +100,9 @@ def values_are_defined_before_use(graph: Graph) -> Iterator[str]:
     for node in graph.nodes:
         for used in node._input_nodes:
             if used not in seen:
-                state = "which was erased" if used._erased else "which comes later"
+                state = (
+                    "which was erased" if used._erased else "which comes later: it was used before it has been defined"
+                )
                 yield f"{node.name} uses {used.name}, {state}"
         seen.add(node)
 

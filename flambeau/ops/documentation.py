@@ -70,12 +70,19 @@ def signatures(function: Any) -> list[str]:
     for signature, schema in zip(get_signature_for_torch_op(function), function._schemas, strict=True):
         parameters = list(signature.parameters.values())[1 if method else 0 :]
         returned = schema.rpartition(" -> ")[2]
-        lines.append(f"{function.__name__}{inspect.Signature(parameters)} -> {returned}")
+        lines.append(f"{public_name(function)[1]}{inspect.Signature(parameters)} -> {returned}")
     return lines
 
 
 def text_of(function: Any) -> str:
     """The docstring of a native function or method."""
     lines = "\n".join(signatures(function))
-    section = find(function.__module__, function.__name__)
+    section = find(*public_name(function))
     return f"{lines}\n\n{section}" if section else lines
+
+
+def public_name(function: Any) -> tuple[str, str]:
+    """Module and name by which programs reach a function; some say PyTorch's native ones of themselves."""
+    module, name = function.__module__, function.__name__
+    native, _, family = module.rpartition("._")
+    return (f"torch.{family}", name.removeprefix(f"{family}_")) if native == "torch._C" else (module, name)

@@ -149,7 +149,8 @@ class Optimizer:
         self._patch_step_function()
         if isinstance(params, Tensor):
             raise TypeError(
-                f"[{type(self).__name__}] expected a list of Tensors or of groups (dicts), got one Tensor; write [parameter]"
+                f"[{type(self).__name__}] expected a list of Tensors or of groups (dicts), got one Tensor; write [parameter]: "
+                "params argument given to the optimizer should be an iterable of Tensors or dicts"
             )
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
         self.param_groups: list[dict[str, Any]] = []

@@ -541,3 +541,11 @@ def check_module_version_greater_or_equal(
             raise RuntimeError(f"[load] expected a version of numbers, got {module.__version__!r}") from None
         return True
     return version >= tuple(req_version_tuple)
+
+
+def _is_zipfile(f: Any) -> bool:
+    """Whether a file object, at its place, begins a zip archive."""
+    start = f.tell()
+    head = f.read(4)
+    f.seek(start)
+    return bytes(head) == b"PK\x03\x04"

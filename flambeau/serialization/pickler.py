@@ -99,7 +99,7 @@ class CheckpointPickler(pickle._Pickler):
         known = self._dtypes.setdefault(storage.data_ptr(), dtype) if storage.device.type != "meta" else dtype
         if known is not None and dtype is not None and known != dtype:
             raise RuntimeError(
-                f"[save] expected one dtype for all views of a storage, got {known} and {dtype}; "
+                f"[save] expected one dtype for all views of a storage, got {known} and {dtype}: Cannot save multiple tensors or storages that view the same data as different types; "
                 "save a clone() of one of them"
             )
         if identity not in self._keys:

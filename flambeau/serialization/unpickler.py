@@ -237,7 +237,15 @@ STORED_DTYPES = (
     "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
 )  # fmt: skip
 _LAYOUTS = {
-    str(kind): kind for kind in (flambeau.strided, flambeau.sparse_coo, flambeau.sparse_csr, flambeau.sparse_csc)
+    str(kind): kind
+    for kind in (
+        flambeau.strided,
+        flambeau.sparse_coo,
+        flambeau.sparse_csr,
+        flambeau.sparse_csc,
+        flambeau.sparse_bsr,
+        flambeau.sparse_bsc,
+    )
 }
 _CALLABLE: dict[str, Any] = {
     "torch._utils._rebuild_sparse_tensor": rebuild_sparse_tensor,

@@ -6,6 +6,7 @@ differentiable in the values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +16,12 @@ from flambeau._C import Tensor
 
 __all__ = [
     "sparse_coo_tensor", "_sparse_coo_tensor_unsafe", "sparse_csr_tensor", "sparse_csc_tensor",
-    "sparse_compressed_tensor",
+    "sparse_bsr_tensor", "sparse_bsc_tensor", "sparse_compressed_tensor",
 ]  # fmt: skip
 
-COMPRESSED = (_C.sparse_csr, _C.sparse_csc)
+COMPRESSED = (_C.sparse_csr, _C.sparse_csc, _C.sparse_bsr, _C.sparse_bsc)
+COLUMNS = (_C.sparse_csc, _C.sparse_bsc)  # element after element, or block after block, down the columns
+BLOCKED = (_C.sparse_bsr, _C.sparse_bsc)  # of blocks of elements
 
 
 def is_sparse(t: Any) -> bool:
@@ -34,14 +37,55 @@ def coordinates(t: Tensor) -> Tensor:
     indices = _ops._sparse_indices(t)
     if t.layout is _C.sparse_coo:
         return indices
-    outer = expand_starts(_ops._sparse_starts(t), indices.shape[-1])
-    pair = [outer, indices.long()]
-    return fl.stack(pair if t.layout is _C.sparse_csr else pair[::-1])
+    return compressed_coordinates(_ops._sparse_starts(t), indices, block_of(t), t.layout in COLUMNS)
+
+
+def block_of(t: Tensor) -> tuple[int, ...]:
+    """The size of the blocks of a blocked layout; () for the others."""
+    if t.layout not in BLOCKED:
+        return ()
+    at = _ops._sparse_indices(t).dim()
+    return tuple(_ops._sparse_values(t).shape[at : at + 2])
+
+
+def compressed_coordinates(starts: Tensor, indices: Tensor, block: Sequence[int], columns: bool) -> Tensor:
+    """The coordinates of all elements of a compressed layout: batch, row and column, in the order of the values."""
+    batch, count = indices.shape[:-1], indices.shape[-1]
+    rows = starts.shape[-1] - 1
+    items = math.prod(batch)
+    lengths = starts.reshape(-1, rows + 1).diff(dim=1).long().reshape(-1)
+    outer = fl.arange(rows, device=starts.device).repeat(items)
+    outer = fl.repeat_interleave(outer, lengths, output_size=items * count)
+    inner = indices.reshape(-1).long()
+    row, column = (inner, outer) if columns else (outer, inner)
+    places = [fl.arange(items, device=starts.device).repeat_interleave(count)] if batch else []
+    leading = []
+    for length in reversed(batch):
+        leading.insert(0, places[0] % length)
+        places[0] = places[0] // length
+    found = [*leading, row, column]
+    if block:
+        high, wide = block
+        each = high * wide
+        found = [x.repeat_interleave(each) for x in found]
+        within = fl.arange(each, device=starts.device).repeat(items * count)
+        found[-2] = found[-2] * high + within // wide
+        found[-1] = found[-1] * wide + within % wide
+    return fl.stack(found)
+
+
+def stored_values(values: Tensor, indices_shape: Sequence[int], block: Sequence[int]) -> Tensor:
+    """Values one after the other, as (values, dense...), in the shape in which a compressed layout stores them."""
+    return values.reshape(*indices_shape, *block, *values.shape[1:])
 
 
 def parts(t: Tensor) -> tuple[Tensor, Tensor]:
-    """Coordinates and values."""
-    return coordinates(t), _ops._sparse_values(t)
+    """Coordinates and values, an element after the other."""
+    values = _ops._sparse_values(t)
+    if t.layout in COMPRESSED:
+        leading = _ops._sparse_indices(t).dim() + len(block_of(t))
+        values = values.reshape(-1, *values.shape[leading:]) if leading > 1 else values
+    return coordinates(t), values
 
 
 def with_values(t: Tensor, values: Tensor) -> Tensor:
@@ -50,8 +94,13 @@ def with_values(t: Tensor, values: Tensor) -> Tensor:
         indices = _ops._sparse_indices(t)
         size = [*t.shape[: indices.shape[0]], *values.shape[1:]]
         return _ops._sparse_coo(indices, values, size, _ops._sparse_is_coalesced(t))
-    columns = t.layout is _C.sparse_csc
-    return _ops._sparse_compressed(_ops._sparse_starts(t), _ops._sparse_indices(t), values, t.shape, columns)
+    indices, block = _ops._sparse_indices(t), block_of(t)
+    if values.shape[: indices.dim()] != indices.shape or values.dim() < indices.dim() + len(block):
+        values = stored_values(values, indices.shape, block)
+    size = [*t.shape[: indices.dim() + 1], *values.shape[indices.dim() + len(block) :]]
+    return _ops._sparse_compressed(
+        _ops._sparse_starts(t), indices, values, size, t.layout in COLUMNS, t.layout in BLOCKED
+    )
 
 
 def gradient_of_values(t: Tensor, g: Tensor) -> Tensor:
@@ -209,55 +258,120 @@ def sparse_compressed_tensor(
     compressed_indices: Any, plain_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """A sparse matrix with its elements row by row (sparse_csr) or column by column (sparse_csc)."""
+    """Sparse matrices with their elements, or blocks of them, row by row (sparse_csr, sparse_bsr) or column by column
+    (sparse_csc, sparse_bsc). Dimensions before the last of the indices are batches, those after the elements dense."""
     if layout not in COMPRESSED:
-        raise RuntimeError(f"[sparse_compressed_tensor] expected layout sparse_csr or sparse_csc, got {layout}")
-    op = "sparse_csr_tensor" if layout is _C.sparse_csr else "sparse_csc_tensor"
+        raise RuntimeError(f"[sparse_compressed_tensor] expected a compressed sparse layout, got {layout}")
     values = fl.as_tensor(values, dtype=dtype, device=device)
     starts = _as_indices(compressed_indices, values.device)
     indices = _as_indices(plain_indices, values.device)
-    for name, part in (("compressed indices", starts), ("indices", indices), ("values", values)):
-        if part.dim() != 1:
-            raise RuntimeError(f"[{op}] expected {name} of one dimension, got shape {tuple(part.shape)}")
+    if size is None:
+        size = _size_of_parts(starts, indices, values, layout)
+    size = [int(length) for length in size]
+    check_compressed(starts, indices, values, size, layout)
+    if requires_grad and values.requires_grad:
+        values = values.detach()
+    out = _ops._sparse_compressed(starts, indices, values, size, layout in COLUMNS, layout in BLOCKED)
+    return out.requires_grad_() if requires_grad else out
+
+
+def _size_of_parts(starts: Tensor, indices: Tensor, values: Tensor, layout: Any) -> list[int]:
+    """The smallest size that the parts of a compressed layout fit in."""
+    block = list(values.shape[indices.dim() : indices.dim() + 2]) if layout in BLOCKED else []
+    outer = starts.shape[-1] - 1
+    inner = int(indices.max()) + 1 if indices.numel() else 0
+    pair = [inner, outer] if layout in COLUMNS else [outer, inner]
+    if block:
+        pair = [length * step for length, step in zip(pair, block)]
+    return [*indices.shape[:-1], *pair, *values.shape[indices.dim() + len(block) :]]
+
+
+def check_compressed(starts: Tensor, indices: Tensor, values: Tensor, size: Sequence[int], layout: Any) -> None:
+    """Raises where parts do not make a sparse tensor of a compressed layout."""
+    op = f"sparse_{str(layout).rpartition('_')[2]}_tensor"
+    if starts.dim() == 0 or starts.dim() != indices.dim():
+        raise RuntimeError(
+            f"[{op}] expected indices of one dimension and of batches, got shapes {tuple(starts.shape)} and {tuple(indices.shape)}"
+        )
     if starts.dtype != indices.dtype or starts.dtype not in (_C.int32, _C.int64):
         raise RuntimeError(
             f"[{op}] expected both indices in int64 or both in int32, got {starts.dtype} and {indices.dtype}"
         )
-    if starts.numel() == 0 or indices.shape != values.shape:
+    batch, blocked = indices.dim() - 1, layout in BLOCKED
+    dense = values.dim() - batch - 1 - 2 * blocked
+    if dense < 0 or starts.shape[-1] == 0 or values.shape[: batch + 1] != indices.shape:
         raise RuntimeError(
-            f"[{op}] expected as many indices as values, got {starts.numel()}, {indices.numel()} and {values.numel()}"
+            f"[{op}] expected as many indices as values, got shapes {tuple(starts.shape)}, {tuple(indices.shape)} and "
+            f"{tuple(values.shape)}"
         )
-    outer = starts.shape[0] - 1
-    if size is None:
-        inner = int(indices.max()) + 1 if indices.numel() else 0
-        size = (outer, inner) if layout is _C.sparse_csr else (inner, outer)
-    size = [int(length) for length in size]
-    if len(size) != 2:
-        raise RuntimeError(f"[{op}] expected two dimensions, got size {tuple(size)}")
-    inner = size[1] if layout is _C.sparse_csr else size[0]
-    if outer != (size[0] if layout is _C.sparse_csr else size[1]):
-        raise RuntimeError(f"[{op}] expected one start more than rows, got {outer + 1} starts for size {tuple(size)}")
-    if not starts.is_meta:
-        lengths = starts.diff()
-        if int(starts[0]) != 0 or int(starts[-1]) != values.shape[0] or bool((lengths < 0).any()):
-            raise RuntimeError(f"[{op}] expected starts that grow from 0 to {values.shape[0]}, got others")
-        check_bounds(op, indices.unsqueeze(0), [inner])
-    if requires_grad and values.requires_grad:
-        values = values.detach()
-    out = _ops._sparse_compressed(starts, indices, values, size, layout is _C.sparse_csc)
-    return out.requires_grad_() if requires_grad else out
+    if len(size) != batch + 2 + dense:
+        raise RuntimeError(f"[{op}] expected {batch + 2 + dense} dimensions, got size {tuple(size)}")
+    block = values.shape[batch + 1 : batch + 3] if blocked else (1, 1)
+    pair = size[batch : batch + 2]
+    if any(step <= 0 or length % step for length, step in zip(pair, block)):
+        raise RuntimeError(f"[{op}] expected a size of whole blocks {tuple(block)}, got {tuple(size)}")
+    rows, columns = (length // step for length, step in zip(pair, block))
+    outer, inner = (columns, rows) if layout in COLUMNS else (rows, columns)
+    if starts.shape[-1] - 1 != outer:
+        raise RuntimeError(
+            f"[{op}] expected one start more than rows, got {starts.shape[-1]} starts for size {tuple(size)}"
+        )
+    if list(size[:batch]) != list(indices.shape[:-1]) or starts.shape[:-1] != indices.shape[:-1]:
+        raise RuntimeError(
+            f"[{op}] expected parts with batches of {tuple(size[:batch])}, got shapes {tuple(starts.shape)}, "
+            f"{tuple(indices.shape)} and {tuple(values.shape)}"
+        )
+    if list(values.shape[values.dim() - dense :]) != list(size[len(size) - dense :]):
+        raise RuntimeError(f"[{op}] expected dense dimensions of {tuple(size)}, got values of {tuple(values.shape)}")
+    if not starts.is_meta and starts.numel():
+        count = indices.shape[-1]
+        if (
+            bool((starts[..., 0] != 0).any())
+            or bool((starts[..., -1] != count).any())
+            or bool((starts.diff() < 0).any())
+        ):
+            raise RuntimeError(f"[{op}] expected starts that grow from 0 to {count}, got others")
+        check_bounds(op, indices.reshape(1, -1), [inner])
+
+
+def _compressed_like(layout: Any) -> Any:
+    def make(compressed: Any, plain: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
+        options.pop("layout", None)
+        return sparse_compressed_tensor(compressed, plain, values, size, layout=layout, **options)
+
+    return make
 
 
 def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
-    """A sparse matrix with its elements row by row."""
-    options.pop("layout", None)
-    return sparse_compressed_tensor(crow_indices, col_indices, values, size, layout=_C.sparse_csr, **options)
+    """Sparse matrices with their elements row by row."""
+    return _compressed_like(_C.sparse_csr)(crow_indices, col_indices, values, size, **options)
 
 
 def sparse_csc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
-    """A sparse matrix with its elements column by column."""
-    options.pop("layout", None)
-    return sparse_compressed_tensor(ccol_indices, row_indices, values, size, layout=_C.sparse_csc, **options)
+    """Sparse matrices with their elements column by column."""
+    return _compressed_like(_C.sparse_csc)(ccol_indices, row_indices, values, size, **options)
+
+
+def sparse_bsr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
+    """Sparse matrices with blocks of elements row by row."""
+    return _compressed_like(_C.sparse_bsr)(crow_indices, col_indices, values, size, **options)
+
+
+def sparse_bsc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
+    """Sparse matrices with blocks of elements column by column."""
+    return _compressed_like(_C.sparse_bsc)(ccol_indices, row_indices, values, size, **options)
+
+
+def _validate_sparse_compressed_tensor_args(
+    compressed: Tensor, plain: Tensor, values: Tensor, size: Any, layout: Any
+) -> None:
+    check_compressed(compressed, plain, values, list(size), layout)
+
+
+def _validate_sparse_coo_tensor_args(
+    indices: Tensor, values: Tensor, size: Any, is_coalesced: bool | None = None
+) -> None:
+    sparse_coo_tensor(indices, values, size, is_coalesced=is_coalesced, check_invariants=True)
 
 
 # ---------------------------------------------------------------------------------------------- conversions
@@ -282,7 +396,10 @@ def to_coo(t: Tensor) -> Tensor:
     if t.layout is _C.sparse_coo:
         return t
     indices, values = parts(t)
-    return _ops._sparse_coo(indices, values, t.shape, t.layout is _C.sparse_csr)
+    if t.layout is _C.sparse_csr:
+        return _ops._sparse_coo(indices, values, t.shape, True)
+    order = fl.argsort(flat_places(indices, t.shape[: indices.shape[0]]), stable=True)
+    return _ops._sparse_coo(indices[:, order], values.index_select(0, order), t.shape, True)
 
 
 def to_dense(t: Tensor, dtype: Any = None) -> Tensor:
@@ -310,15 +427,15 @@ def to_sparse(
     """The elements of a strided tensor that are not zero, or another layout of a sparse one."""
     if isinstance(sparse_dim, type(_C.strided)):
         layout, sparse_dim = sparse_dim, None
-    if blocksize is not None:
-        raise NotImplementedError("[to_sparse] expected a layout without blocks, got a blocksize")
     if layout in COMPRESSED:
-        return to_compressed(t, layout)
+        return to_compressed(t, layout, blocksize, dense_dim)
+    if blocksize is not None and layout is None and not (is_sparse(t) and t.layout in BLOCKED):
+        raise RuntimeError(f"[to_sparse] expected a layout with blocks for blocksize {tuple(blocksize)}, got none")
     if layout is _C.strided:
         return to_dense(t)
     if is_sparse(t):
         return to_coo(t)
-    dims = t.dim() if sparse_dim is None else int(sparse_dim)
+    dims = (t.dim() - int(dense_dim or 0)) if sparse_dim is None else int(sparse_dim)
     if not 0 <= dims <= t.dim() or (dims == 0 and t.dim() > 0):
         raise RuntimeError(f"[to_sparse] expected from 1 to {t.dim()} sparse dimensions, got {dims}")
     if t.dim() == 0:
@@ -334,19 +451,93 @@ def to_sparse(
     return _ops._sparse_coo(indices, values, t.shape, True)
 
 
-def to_compressed(t: Tensor, layout: Any) -> Tensor:
-    """A matrix with its elements row by row or column by column."""
-    if t.layout is layout:
-        return t
-    if t.dim() != 2:
-        raise RuntimeError(f"[to_sparse] expected a matrix for layout {layout}, got {t.dim()} dimensions")
-    coo = coalesce(to_coo(t) if is_sparse(t) else to_sparse(t))
+def to_compressed(t: Tensor, layout: Any, blocksize: Any = None, dense_dim: Any = None) -> Tensor:
+    """Matrices, perhaps in batches and with dense dimensions, in a compressed layout."""
+    op = f"to_sparse_{str(layout).rpartition('_')[2]}"
+    if layout in BLOCKED:
+        block = _checked_block(op, t, blocksize)
+        if t.layout is layout and block == block_of(t):
+            return t
+    else:
+        block = ()
+        if blocksize is not None:
+            raise RuntimeError(
+                f"[{op}] expected no blocksize for a layout without blocks, got {tuple(blocksize)}: to_sparse for {layout} "
+                "conversion does not use specified blocksize"
+            )
+        if t.layout is layout:
+            return t
+    dense = _dense_dims(op, t, dense_dim)
+    batch = t.dim() - dense - 2
+    if batch < 0:
+        raise RuntimeError(
+            f"[to_sparse] expected a matrix for layout {layout}, got {t.dim()} dimensions and {dense} dense ones"
+        )
+    size = list(t.shape)
+    coo = coalesce(to_coo(t)) if is_sparse(t) else to_sparse(t, batch + 2)
+    return _compressed_from(coo, batch, size, block, layout)
+
+
+def _dense_dims(op: str, t: Tensor, dense_dim: Any) -> int:
+    if not is_sparse(t):
+        return int(dense_dim or 0)
+    own = _ops._sparse_values(t).dim() - 1
+    if t.layout in COMPRESSED:
+        own -= _ops._sparse_indices(t).dim() - 1 + len(block_of(t))
+    if dense_dim is not None and int(dense_dim) != own:
+        raise RuntimeError(f"[{op}] expected the dense dimensions of the sparse tensor, {own}, got {dense_dim}")
+    return own
+
+
+def _checked_block(op: str, t: Tensor, blocksize: Any) -> tuple[int, ...]:
+    if blocksize is None:
+        own = block_of(t) if is_sparse(t) else ()
+        if own:
+            return own
+        raise RuntimeError(f"[{op}] expected a blocksize, got none: {op} requires blocksize")
+    block = tuple(int(length) for length in blocksize)
+    if len(block) != 2:
+        raise RuntimeError(
+            f"[{op}] expected blocks of two sizes, got {block}: {op}: blocksize should have two elements, but got {len(block)}"
+        )
+    if any(length <= 0 for length in block):
+        raise RuntimeError(f"[{op}] expected blocks of positive sizes, got {block}: blocksize must be positive")
+    return block
+
+
+def _compressed_from(coo: Tensor, batch: int, size: list[int], block: tuple[int, ...], layout: Any) -> Tensor:
+    """A coalesced tensor in a compressed layout. All matrices of a batch have as many elements as the one with most has
+    distinct places, so their patterns are joined where they differ in number."""
     indices, values = parts(coo)
-    if values.dim() != 1:
-        raise RuntimeError(f"[to_sparse] expected a matrix without dense dimensions, got {values.dim() - 1}")
-    rows, columns = indices
-    if layout is _C.sparse_csr:
-        return _ops._sparse_compressed(compress(rows, t.shape[0]), columns.contiguous(), values, t.shape, False)
-    order = fl.argsort(columns, stable=True)
-    starts = compress(columns, t.shape[1])
-    return _ops._sparse_compressed(starts, rows[order], values.index_select(0, order), t.shape, True)
+    high, wide = block or (1, 1)
+    if size[batch] % high or size[batch + 1] % wide:
+        raise RuntimeError(
+            f"[to_sparse] expected a matrix of whole blocks {block}, got {tuple(size)}: Tensor size({size[batch]}, "
+            f"{size[batch + 1]}) needs to be divisible by blocksize {block}"
+        )
+    rows, columns = size[batch] // high, size[batch + 1] // wide
+    items = math.prod(size[:batch])
+    item = flat_places(indices[:batch], size[:batch]) if batch else fl.zeros_like(indices[0])
+    row, column = indices[batch], indices[batch + 1]
+    by_columns = layout in COLUMNS
+    outer, inner = (column // wide, row // high) if by_columns else (row // high, column // wide)
+    lines, length = (columns, rows) if by_columns else (rows, columns)
+    with fl.no_grad():
+        cell = (item * lines + outer) * length + inner
+        cells = fl.unique(cell)
+        counts = fl.bincount(cells // max(lines * length, 1), minlength=items)
+        if items > 1 and bool((counts != counts[0]).any()):
+            within = fl.unique(cells % (lines * length))
+            cells = (fl.arange(items, device=cells.device)[:, None] * (lines * length) + within).reshape(-1)
+            counts = fl.full_like(counts, within.shape[0])
+        count = int(counts[0]) if items else 0
+        place = fl.searchsorted(cells, cell) * (high * wide) + (row % high) * wide + column % wide
+        line = (cells // max(length, 1)) % max(lines, 1) + cells // max(lines * length, 1) * lines
+        ends = fl.bincount(line, minlength=items * lines).reshape(items, lines).cumsum(1)
+        starts = fl.cat([ends.new_zeros(items, 1), ends], 1).reshape(*size[:batch], lines + 1)
+        plain = (cells % max(length, 1)).reshape(*size[:batch], count)
+    dense = values.shape[1:]
+    zeros = fl.zeros(items * count * high * wide, *dense, dtype=values.dtype, device=values.device)
+    stored = zeros.index_copy(0, place, values) if values.shape[0] else zeros
+    stored = stored.reshape(*size[:batch], count, *block, *dense)
+    return _ops._sparse_compressed(starts, plain, stored, size, by_columns, bool(block))

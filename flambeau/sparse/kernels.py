@@ -15,6 +15,9 @@ from flambeau import _C, _ops
 from flambeau._C import Tensor
 from flambeau.ops import tags
 from flambeau.sparse.construction import (
+    BLOCKED,
+    COLUMNS,
+    block_of,
     coalesce,
     coordinates,
     empty_coo,
@@ -55,9 +58,28 @@ def writes(fn: Callable[..., Any]) -> Callable[..., Any]:
             return self.copy_(result)
         if result.dtype != self.dtype:
             if not fl.can_cast(result.dtype, self.dtype):
-                raise RuntimeError(f"[{fn.__name__}_] expected a result that fits {self.dtype}, got {result.dtype}")
+                names = [
+                    fl.empty(0, dtype=t.dtype).type().rpartition(".")[2].removesuffix("Tensor") for t in (result, self)
+                ]
+                raise RuntimeError(
+                    f"[{fn.__name__}_] expected a result that fits {self.dtype}, got {result.dtype}: result type {names[0]} can't "
+                    f"be cast to the desired output type {names[1]}"
+                )
             result = result.to(self.dtype)
         return _ops._sparse_assign_(self, result)
+
+    return write
+
+
+def writes_out(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The out= form of a kernel."""
+
+    def write(*args: Any, out: Tensor, **kwargs: Any) -> Tensor:
+        result = fn(*args, **kwargs)
+        if not fl.can_cast(result.dtype, out.dtype):
+            raise RuntimeError(f"[{fn.__name__}] expected an out that can hold {result.dtype}, got {out.dtype}")
+        result = result if result.dtype == out.dtype else result.to(out.dtype)
+        return _ops._sparse_assign_(out, result) if is_sparse(out) else out.copy_(result.to_dense())
 
     return write
 
@@ -72,13 +94,21 @@ def same_shape(op: str, a: Tensor, b: Tensor) -> None:
 
 
 def sparse_dims(t: Tensor) -> int:
-    return _ops._sparse_indices(t).shape[0] if t.layout is _C.sparse_coo else 2
+    indices = _ops._sparse_indices(t)
+    return indices.shape[0] if t.layout is _C.sparse_coo else indices.dim() + 1  # batches take part
 
 
 def wrapped(op: str, dim: int, dims: int) -> int:
     if not -dims <= dim < max(dims, 1):
         raise IndexError(f"[{op}] expected a dimension in [{-dims}, {dims - 1}], got {dim}")
     return dim % dims if dims else 0
+
+
+def like_layout(t: Tensor, other: Tensor) -> Tensor:
+    """The tensor in the layout, and with the blocks, of another sparse one."""
+    if other.layout is _C.sparse_coo:
+        return to_coo(t)
+    return to_compressed(t, other.layout, block_of(other) or None)
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
@@ -93,7 +123,7 @@ def add(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     layout = self.layout
     if layout is not _C.sparse_coo or other.layout is not _C.sparse_coo:
         total = add(to_coo(self), to_coo(other), alpha=alpha)
-        return to_compressed(total, layout) if layout is not _C.sparse_coo else total
+        return like_layout(total, self)
     (i, v), (j, w) = parts(self), parts(other)
     if i.shape[0] != j.shape[0]:
         raise RuntimeError(f"[add] expected as many sparse dimensions, got {i.shape[0]} and {j.shape[0]}")
@@ -219,6 +249,9 @@ def keeps_zero(name: str) -> None:
 
     unary.__name__ = base
     kernel(name)(unary)
+    out_name = f"{base}.{overload}_out" if overload else f"{base}.out"
+    if _C._operator_exists(out_name):
+        kernel(out_name)(writes_out(unary))
     if _C._operator_exists(f"{base}_{dot}{overload}"):
         kernel(f"{base}_{dot}{overload}")(writes(unary))
 
@@ -227,7 +260,7 @@ for _name in tags.operators("keeps_zero"):
     keeps_zero(_name)
 
 
-@kernel("conj")
+@kernel("conj", "conj_physical")
 def conj(self: Tensor) -> Tensor:
     values = _ops._sparse_values(self)
     return with_values(self, values.conj() if values.is_complex() else values)
@@ -237,6 +270,9 @@ def conj(self: Tensor) -> Tensor:
 def same_values(self: Tensor) -> Tensor:
     return with_values(self, _ops._sparse_values(self))
 
+
+kernel("conj_physical_")(writes(conj))
+kernel("conj_physical.out")(writes_out(conj))
 
 # ---------------------------------------------------------------------------------------------- reductions
 
@@ -404,19 +440,37 @@ kernel("addmm_")(writes(addmm))
 def permute(self: Tensor, dims: Sequence[int]) -> Tensor:
     order = [wrapped("permute", d, self.dim()) for d in dims]
     if sorted(order) != list(range(self.dim())):
-        raise RuntimeError(f"[permute] expected each of {self.dim()} dimensions once, got {tuple(dims)}")
+        raise RuntimeError(
+            f"[permute] expected each of {self.dim()} dimensions once, got {tuple(dims)}: number of dimensions in the tensor input "
+            "does not match the length of the desired ordering of dimensions"
+        )
     split = sparse_dims(self)
     if set(order[:split]) != set(range(split)):
         raise RuntimeError("[permute] expected sparse dimensions to stay before dense ones, got them mixed")
     if order == list(range(self.dim())):
         return self
     if self.layout is not _C.sparse_coo:
-        columns = self.layout is _C.sparse_csr
-        swapped = (_ops._sparse_starts(self), _ops._sparse_indices(self), _ops._sparse_values(self))
-        return _ops._sparse_compressed(*swapped, [self.shape[1], self.shape[0]], columns)
+        return _permute_compressed(self, order)
     indices, values = parts(self)
     inside = [0, *[d - split + 1 for d in order[split:]]]
     return _ops._sparse_coo(indices[order[:split]], values.permute(inside), [self.shape[d] for d in order])
+
+
+def _permute_compressed(self: Tensor, order: list[int]) -> Tensor:
+    starts, indices, values = _ops._sparse_starts(self), _ops._sparse_indices(self), _ops._sparse_values(self)
+    batch, blocked = indices.dim() - 1, self.layout in BLOCKED
+    if set(order[:batch]) != set(range(batch)):
+        raise RuntimeError("[permute] expected batches to stay before rows and columns, got them mixed")
+    swapped = order[batch] > order[batch + 1]
+    leading = order[:batch]
+    block = [batch + 2, batch + 1] if swapped else [batch + 1, batch + 2]
+    inside = [d - batch - 2 + values.dim() - (self.dim() - batch - 2) for d in order[batch + 2 :]]
+    values = values.permute([*leading, batch, *(block if blocked else []), *inside])
+    columns = (self.layout in COLUMNS) != swapped
+    size = [self.shape[d] for d in order]
+    return _ops._sparse_compressed(
+        starts.permute([*leading, batch]), indices.permute([*leading, batch]), values, size, columns, blocked
+    )
 
 
 @kernel("transpose")
@@ -454,7 +508,9 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
     dim = wrapped("select", dim, self.dim())
     length = self.shape[dim]
     if not -length <= index < length:
-        raise IndexError(f"[select] expected an index in [{-length}, {length - 1}], got {index}")
+        raise IndexError(
+            f"[select] expected an index in [{-length}, {length - 1}], got {index}: select(): index {index} out of range"
+        )
     self = coalesce(to_coo(self))
     indices, values = parts(self)
     split = indices.shape[0]
@@ -564,8 +620,8 @@ def rebuilt(self: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
         indices, values = change(_ops._sparse_indices(self)), change(_ops._sparse_values(self))
         return _ops._sparse_coo(indices, values, self.shape, _ops._sparse_is_coalesced(self))
     starts, indices = change(_ops._sparse_starts(self)), change(_ops._sparse_indices(self))
-    columns = self.layout is _C.sparse_csc
-    return _ops._sparse_compressed(starts, indices, change(_ops._sparse_values(self)), self.shape, columns)
+    values = change(_ops._sparse_values(self))
+    return _ops._sparse_compressed(starts, indices, values, self.shape, self.layout in COLUMNS, self.layout in BLOCKED)
 
 
 @kernel("detach")

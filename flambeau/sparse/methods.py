@@ -64,31 +64,37 @@ def sparse_dim(self: Tensor) -> int:
 
 
 def dense_dim(self: Tensor) -> int:
-    return self.dim() - sparse_dim(self)
+    if self.layout is _C.sparse_coo:
+        return self.dim() - sparse_dim(self)
+    return self.dim() - _ops._sparse_indices(self).dim() - 1
 
 
-def _compressed(op: str, t: Tensor, layout: Any) -> None:
-    if t.layout is not layout:
-        raise RuntimeError(f"[{op}] expected layout {layout}, got {t.layout}")
+def _compressed(op: str, t: Tensor, columns: bool) -> None:
+    if t.layout not in construction.COMPRESSED or (t.layout in construction.COLUMNS) != columns:
+        kinds = "column (Csc or Bsc)" if columns else "row (Csr or Bsr)"
+        raise RuntimeError(
+            f"[{op}] expected a tensor compressed by {'columns' if columns else 'rows'}, got layout {t.layout}: {op} expected sparse "
+            f"{kinds} compressed tensor layout"
+        )
 
 
 def crow_indices(self: Tensor) -> Tensor:
-    _compressed("crow_indices", self, _C.sparse_csr)
+    _compressed("crow_indices", self, False)
     return _ops._sparse_starts(self)
 
 
 def col_indices(self: Tensor) -> Tensor:
-    _compressed("col_indices", self, _C.sparse_csr)
+    _compressed("col_indices", self, False)
     return _ops._sparse_indices(self)
 
 
 def ccol_indices(self: Tensor) -> Tensor:
-    _compressed("ccol_indices", self, _C.sparse_csc)
+    _compressed("ccol_indices", self, True)
     return _ops._sparse_starts(self)
 
 
 def row_indices(self: Tensor) -> Tensor:
-    _compressed("row_indices", self, _C.sparse_csc)
+    _compressed("row_indices", self, True)
     return _ops._sparse_indices(self)
 
 
@@ -136,11 +142,19 @@ def to_sparse_coo(self: Tensor) -> Tensor:
 
 
 def to_sparse_csr(self: Tensor, dense_dim: Any = None) -> Tensor:
-    return construction.to_compressed(self, _C.sparse_csr)
+    return construction.to_compressed(self, _C.sparse_csr, None, dense_dim)
 
 
 def to_sparse_csc(self: Tensor, dense_dim: Any = None) -> Tensor:
-    return construction.to_compressed(self, _C.sparse_csc)
+    return construction.to_compressed(self, _C.sparse_csc, None, dense_dim)
+
+
+def to_sparse_bsr(self: Tensor, blocksize: Any, dense_dim: Any = None) -> Tensor:
+    return construction.to_compressed(self, _C.sparse_bsr, blocksize, dense_dim)
+
+
+def to_sparse_bsc(self: Tensor, blocksize: Any, dense_dim: Any = None) -> Tensor:
+    return construction.to_compressed(self, _C.sparse_bsc, blocksize, dense_dim)
 
 
 def to_dense(self: Tensor, dtype: Any = None, *, masked_grad: Any = None) -> Tensor:
@@ -172,7 +186,8 @@ def text(self: Tensor) -> str:
         if self.layout is _C.sparse_coo:
             named = [("indices", _ops._sparse_indices(self))]
         else:
-            names = ("crow_indices", "col_indices") if self.layout is _C.sparse_csr else ("ccol_indices", "row_indices")
+            by_columns = self.layout in construction.COLUMNS
+            names = ("ccol_indices", "row_indices") if by_columns else ("crow_indices", "col_indices")
             named = list(zip(names, (_ops._sparse_starts(self), _ops._sparse_indices(self))))
         named.append(("values", _ops._sparse_values(self)))
         lines = []

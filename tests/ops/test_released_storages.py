@@ -103,14 +103,14 @@ def test_compiled_code_refuses_released_parameters():
     assert compiled(x).equal(before)
 
 
-def test_the_count_of_shrunk_storages_returns_to_nothing():
-    before = fl._C._shrunk_storages()
+def test_the_count_of_unusual_storages_returns_to_nothing():
+    before = fl._C._unusual_storages()
     t, view = shrunk()
-    assert fl._C._shrunk_storages() == before + 1
+    assert fl._C._unusual_storages() == before + 1
     del t, view
     other, _ = shrunk(16)
     other.untyped_storage().resize_(256)
-    assert fl._C._shrunk_storages() == before
+    assert fl._C._unusual_storages() == before
 
 
 def test_arrays_keep_the_memory_that_a_tensor_gave_up():

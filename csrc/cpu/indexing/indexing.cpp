@@ -94,7 +94,7 @@ Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const 
   }
   const IndexPlan plan("index_put_", self, indices);
   FL_CHECK(source.dtype() == self.dtype(), "[index_put_] expected values of dtype ", name_of(self.dtype()),
-           ", got ", name_of(source.dtype()));
+           ", got ", name_of(source.dtype()), ": Index put requires the source and destination dtypes match");
   while (source.dim() > static_cast<int64_t>(plan.shape.size()) && source.size(0) == 1) {
     Dims sizes(source.sizes()), strides(source.strides());
     sizes.erase(0);
@@ -157,7 +157,8 @@ Tensor nonzero_static(const Tensor& self, int64_t size, int64_t fill_value) {
 }
 
 Tensor masked_select(const Tensor& self, const Tensor& mask) {
-  FL_CHECK(mask.dtype() == DType::Bool, "[masked_select] expected a bool mask, got ", name_of(mask.dtype()));
+  FL_CHECK(mask.dtype() == DType::Bool, "[masked_select] expected a bool mask, got ", name_of(mask.dtype()),
+           ": masked_select: expected BoolTensor for mask");
   const Dims shape = broadcast_shapes("masked_select", self.sizes(), mask.sizes());
   const Tensor source = at_least_1d(expanded("masked_select", self, shape));
   const Tensor where = at_least_1d(expanded("masked_select", mask, shape));
@@ -167,7 +168,8 @@ Tensor masked_select(const Tensor& self, const Tensor& mask) {
 Tensor masked_scatter_(const Tensor& self, const Tensor& mask, const Tensor& source) {
   FL_CHECK(self.dtype() == source.dtype(), "[masked_scatter] expected a source of dtype ",
            name_of(self.dtype()), ", got ", name_of(source.dtype()));
-  FL_CHECK(mask.dtype() == DType::Bool, "[masked_scatter] expected a bool mask, got ", name_of(mask.dtype()));
+  FL_CHECK(mask.dtype() == DType::Bool, "[masked_scatter] expected a bool mask, got ", name_of(mask.dtype()),
+           ": masked_scatter_ only supports boolean masks");
   const Tensor where = at_least_1d(expanded("masked_scatter", mask, self.sizes()));
   check_distinct("masked_scatter", self);
   self.bump_version();
@@ -303,7 +305,9 @@ Tensor index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const O
   const Tensor v = value.tensor();
   FL_CHECK(v.dim() == 0, "[index_fill] expected a number or a 0-d tensor, got shape ", v.sizes());
   FL_CHECK(!is_complex(v.dtype()) || is_complex(self.dtype()), "[index_fill] expected a real value for ",
-           name_of(self.dtype()), ", got a complex one");
+           name_of(self.dtype()),
+           ", got a complex one: index_fill_(): Converting complex Scalar to non-complex type is "
+           "not supported");
   if (!value.is_tensor()) check_fits("index_fill", value.value->to_scalar(), self.dtype());
   check_vector("index_fill", index, false, ErrorKind::Index);
   check_distinct("index_fill", self);

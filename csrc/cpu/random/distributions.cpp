@@ -8,6 +8,7 @@
 #include "dispatch/kernel.h"
 #include "math/distribution_math.h"
 #include "ops/iterator.h"
+#include "ops/outputs.h"
 
 namespace fl {
 namespace {
@@ -130,7 +131,9 @@ Tensor bernoulli_tensor_(const Tensor& self, const Tensor& p, Opaque* generator)
   FL_CHECK(broadcast_shapes("bernoulli_", self.sizes(), p.sizes()) == Dims(self.sizes()),
            "[bernoulli_] expected probabilities that broadcast to ", self.sizes(), ", got ", p.sizes());
   FL_CHECK(!has_internal_overlap(self),
-           "[bernoulli_] expected a tensor whose elements are distinct in memory, got an expanded tensor");
+           "[bernoulli_] expected a tensor whose elements are distinct in memory, got an expanded tensor: "
+           "unsupported operation: more than one element of the "
+           "written-to tensor refers to a single memory location");
   self.bump_version();
   if (!self.is_meta() && !p.is_meta())
     copy_into(self, bernoulli_mask("bernoulli_", p, self.sizes(), generator, self.device()));
@@ -195,6 +198,14 @@ FL_KERNEL("binomial", binomial_op, kCpu);
 FL_KERNEL("_standard_gamma", gamma_op, kCpu);
 FL_KERNEL("_sample_dirichlet", dirichlet_op, kCpu);
 FL_KERNEL("bernoulli", bernoulli, kCpu);
+// Zeros and ones fit in every dtype.
+Tensor bernoulli_out(const Tensor& self, Opaque* generator, const Tensor& out) {
+  check_floating("bernoulli", self);
+  resize_output(out, self.sizes());
+  return bernoulli_tensor_(out, self, generator);
+}
+
+FL_KERNEL("bernoulli.out", bernoulli_out, kCpu);
 FL_KERNEL("bernoulli_.Tensor", bernoulli_tensor_, kCpu);
 FL_KERNEL("multinomial", multinomial, kCpu);
 

@@ -282,7 +282,9 @@ Pair kthvalue_out(const Tensor& self, int64_t k, int64_t dim, bool keepdim, cons
                   const Tensor& indices) {
   for (const Tensor* out : {&values, &indices}) {
     FL_CHECK(!has_internal_overlap(*out),
-             "[kthvalue] expected an out whose elements are distinct in memory, got an expanded tensor");
+             "[kthvalue] expected an out whose elements are distinct in memory, got an expanded tensor: "
+             "unsupported operation: more than one element of the "
+             "written-to tensor refers to a single memory location");
     const bool same =
         out->offset() == self.offset() && out->sizes() == self.sizes() && out->strides() == self.strides();
     FL_CHECK(out->is_meta() || out->numel() == 0 || (*out)->storage.get() != self->storage.get() ||

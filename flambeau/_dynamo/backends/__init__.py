@@ -27,7 +27,11 @@ def register_debug_backend(function: Any = None, name: str | None = None) -> Any
 
 
 def list_backends(exclude_tags: Sequence[str] = ("debug", "experimental")) -> list[str]:
-    hidden = {"eager", "aot_eager"} if "debug" in (exclude_tags or ()) else set()
+    hidden = (
+        {name for name in _BACKENDS if name == "eager" or name.startswith("aot_eager")}
+        if "debug" in (exclude_tags or ())
+        else set()
+    )
     return sorted(name for name in _BACKENDS if name not in hidden)
 
 
@@ -51,6 +55,11 @@ def aot_eager(gm: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Callable
     from flambeau._inductor.compile_fx import compile_fx
 
     return compile_fx(gm, example_inputs, fuse=False)
+
+
+# Partitioners of PyTorch to choose from; there is one here.
+register_backend(aot_eager, name="aot_eager_decomp_partition")
+register_backend(aot_eager, name="aot_eager_default_partitioner")
 
 
 @register_backend

@@ -9,7 +9,7 @@ from flambeau._C import Tensor
 from flambeau.ops.batching import Held, on_value, one_by_one, written
 from flambeau.ops.rules import batching
 
-batching("clone", "_to_copy", "zeros_like", "ones_like", "empty_like", "full_like")(on_value)
+batching("clone", "_lazy_clone", "_to_copy", "zeros_like", "ones_like", "empty_like", "full_like")(on_value)
 
 
 @batching("_local_scalar_dense")

@@ -15,8 +15,16 @@ def copy_vjp(g, needs):
     return fl.zeros_like(g) if needs[0] else None, g if needs[1] else None
 
 
+native("_lazy_clone(Tensor self) -> Tensor")
+
+
 @vjp("clone")
 def clone_vjp(g):
+    return g
+
+
+@vjp("_lazy_clone")
+def lazy_clone_vjp(g):
     return g
 
 
@@ -62,7 +70,11 @@ def complex(real: fl.Tensor, imag: fl.Tensor) -> fl.Tensor:
 @composite(out=True)
 def polar(abs: fl.Tensor, angle: fl.Tensor) -> fl.Tensor:
     if not (abs.is_floating_point() and abs.dtype == angle.dtype):
-        raise RuntimeError(f"[polar] expected float tensors of one dtype, got {abs.dtype} and {angle.dtype}")
+        kinds = " and ".join(t.type().rpartition(".")[2].removesuffix("Tensor") for t in (abs, angle))
+        raise RuntimeError(
+            f"[polar] expected float tensors of one dtype, got {abs.dtype} and {angle.dtype}: Expected both inputs to be "
+            f"Half, Float or Double tensors but got {kinds}"
+        )
     return fl.complex(abs * fl.cos(angle), abs * fl.sin(angle))
 
 

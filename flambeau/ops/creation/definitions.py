@@ -71,6 +71,7 @@ def empty_like(self: Any, *, memory_format: Any = None, **options: Any) -> Any:
     return fl.empty_strided(shape.shape, shape.stride(), **_options(self, options))
 
 
+@definition("_lazy_clone")
 @definition("clone")
 def clone(self: Any, *, memory_format: Any = None) -> Any:
     return fl.empty_like(self, memory_format=memory_format).copy_(self)

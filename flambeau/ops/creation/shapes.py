@@ -11,7 +11,7 @@ from flambeau.ops.views.shapes import as_strided
 
 shape(
     *(
-        "clone contiguous _to_copy to.dtype to.device to.other type_as cpu _to_cpu float double half "
+        "clone _lazy_clone contiguous _to_copy to.dtype to.device to.other type_as cpu _to_cpu float double half "
         "bfloat16 int long short char byte bool cfloat cdouble empty_like zeros_like ones_like full_like "
         "zero_ fill_ fill copy_.number"
     ).split()

@@ -307,6 +307,28 @@ pointwise(
 )
 
 
+@composite("addcmul.value_first(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor")
+def addcmul_value_first(self: fl.Tensor, value: Scalar, tensor1: fl.Tensor, tensor2: fl.Tensor) -> fl.Tensor:
+    _warn_value_first("addcmul")
+    return fl.addcmul(self, tensor1, tensor2, value=value)
+
+
+@composite("addcdiv.value_first(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor")
+def addcdiv_value_first(self: fl.Tensor, value: Scalar, tensor1: fl.Tensor, tensor2: fl.Tensor) -> fl.Tensor:
+    _warn_value_first("addcdiv")
+    return fl.addcdiv(self, tensor1, tensor2, value=value)
+
+
+def _warn_value_first(name: str) -> None:
+    import warnings
+
+    warnings.warn(
+        f"This overload of {name} is deprecated: {name}(Tensor input, Number value, Tensor tensor1, Tensor tensor2). Consider using "
+        f"{name}(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value = 1) instead.",
+        stacklevel=3,
+    )
+
+
 # ---------------------------------------------------------------- what passes know of these operators
 
 tag("scales", "add.Tensor addcdiv addcmul div.Tensor mul.Tensor rsub.Tensor sub.Tensor")
@@ -317,7 +339,12 @@ tag(
     "divide.Tensor_mode float_power floor_divide.Number mul.Number multiply.Number positive sub.Number "
     "subtract.Number true_divide.Number",
 )
-tag("keeps_zero", "square")
+tag(
+    "takes_numbers",
+    "add.Number div.Number div.Number_mode divide.Number divide.Number_mode floor_divide.Number mul.Number multiply.Number "
+    "sub.Number subtract.Number true_divide.Number",
+)
+tag("converts_out keeps_zero", "square")
 tag("piecewise_linear", "clamp clip")
 autocast("float32", "pow reciprocal", on="accelerator")
 autocast("widest", "addcdiv addcmul", on="accelerator")

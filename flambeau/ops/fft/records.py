@@ -73,7 +73,9 @@ def _promote(op: str, self: fl.Tensor, to_complex: bool = False) -> fl.Tensor:
 
 def _wrap(op: str, d: int, ndim: int) -> int:
     if not -ndim <= d < ndim:
-        raise IndexError(f"[{op}] expected a dimension in the range [{-ndim}, {ndim - 1}], got {d}")
+        raise IndexError(
+            f"[{op}] expected a dimension in the range [{-ndim}, {ndim - 1}], got {d}: Dimension out of range"
+        )
     return d % ndim
 
 

@@ -187,7 +187,8 @@ def take_along_dim(self: fl.Tensor, indices: fl.Tensor, dim: int | None = None) 
     if self.dim() != indices.dim():
         raise RuntimeError(
             f"[take_along_dim] expected as many dimensions in the indices as in the tensor, "
-            f"got {tuple(indices.shape)} for {tuple(self.shape)}"
+            f"got {tuple(indices.shape)} for {tuple(self.shape)}: torch.take_along_dim(): input and indices should have the "
+            "same number of dimensions"
         )
     size = self.shape[dim] if self.dim() else 1
     dim = dim % max(self.dim(), 1)

@@ -441,7 +441,9 @@ def linalg_vector_norm(
     op = "linalg.vector_norm"
     _check_norm_dtype(op, self)
     if isinstance(ord, complex):
-        raise RuntimeError(f"[{op}] expected a real order, got {ord}")
+        raise RuntimeError(
+            f"[{op}] expected a real order, got {ord}: Expected a non-complex scalar as the order of norm."
+        )
     # The smallest and the largest element of nothing do not exist.
     if self.numel() == 0 and (ord < 0 or ord == math.inf):
         reduced = range(self.dim()) if not dim else [_wrap(op, d, max(self.dim(), 1)) for d in dim]
@@ -496,7 +498,9 @@ def _largest(sizes: fl.Tensor, dim: int, keepdim: bool = False) -> fl.Tensor:
 
 def _wrap(op: str, d: int, ndim: int) -> int:
     if not -ndim <= d < ndim:
-        raise IndexError(f"[{op}] expected a dimension in the range [{-ndim}, {ndim - 1}], got {d}")
+        raise IndexError(
+            f"[{op}] expected a dimension in the range [{-ndim}, {ndim - 1}], got {d}: Dimension out of range"
+        )
     return d % ndim
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.record import composite
+from flambeau.ops.record import composite, tag
 
 ELLIPSIS = 52  # label of the first dimension under `...`
 
@@ -24,6 +24,8 @@ Step = tuple[Any, ...]
 def einsum(equation: str, operands: list[fl.Tensor]) -> fl.Tensor:
     return _run(_plan(equation, tuple([tuple(t.shape) for t in operands])), operands)
 
+
+tag("variadic", "einsum")
 
 _MORE = ", ".join(f"any? operand{i}=None, any? labels{i}=None" for i in range(1, 10))
 

@@ -435,7 +435,9 @@ def tensordot(a: fl.Tensor, b: fl.Tensor, dims: Any | None = None) -> fl.Tensor:
 
 def _wrap(d: int, ndim: int) -> int:
     if not -ndim <= d < ndim:
-        raise IndexError(f"[tensordot] expected a dimension in the range [{-ndim}, {ndim - 1}], got {d}")
+        raise IndexError(
+            f"[tensordot] expected a dimension in the range [{-ndim}, {ndim - 1}], got {d}: Dimension out of range"
+        )
     return d % ndim
 
 

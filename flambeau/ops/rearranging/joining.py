@@ -40,7 +40,9 @@ def concatenate(tensors: list[fl.Tensor], dim: int = 0) -> fl.Tensor:
 @composite(out=True)
 def hstack(tensors: list[fl.Tensor]) -> fl.Tensor:
     if not tensors:
-        raise RuntimeError("[hstack] expected at least one tensor, got an empty list")
+        raise RuntimeError(
+            "[hstack] expected at least one tensor, got an empty list: hstack expects a non-empty TensorList"
+        )
     tensors = [fl.atleast_1d(t) for t in tensors]
     return fl.cat(tensors, 0 if tensors[0].dim() == 1 else 1)
 
@@ -49,21 +51,27 @@ def hstack(tensors: list[fl.Tensor]) -> fl.Tensor:
 @composite("row_stack", out=True)
 def vstack(tensors: list[fl.Tensor]) -> fl.Tensor:
     if not tensors:
-        raise RuntimeError("[vstack] expected at least one tensor, got an empty list")
+        raise RuntimeError(
+            "[vstack] expected at least one tensor, got an empty list: vstack expects a non-empty TensorList"
+        )
     return fl.cat([fl.atleast_2d(t) for t in tensors], 0)
 
 
 @composite(out=True)
 def dstack(tensors: list[fl.Tensor]) -> fl.Tensor:
     if not tensors:
-        raise RuntimeError("[dstack] expected at least one tensor, got an empty list")
+        raise RuntimeError(
+            "[dstack] expected at least one tensor, got an empty list: dstack expects a non-empty TensorList"
+        )
     return fl.cat([fl.atleast_3d(t) for t in tensors], 2)
 
 
 @composite(out=True)
 def column_stack(tensors: list[fl.Tensor]) -> fl.Tensor:
     if not tensors:
-        raise RuntimeError("[column_stack] expected at least one tensor, got an empty list")
+        raise RuntimeError(
+            "[column_stack] expected at least one tensor, got an empty list: column_stack expects a non-empty TensorList"
+        )
     return fl.cat([t if t.dim() >= 2 else t.reshape(-1, 1) for t in tensors], 1)
 
 
@@ -85,8 +93,10 @@ def meshgrid(tensors: list[fl.Tensor], *, indexing: str | None = None) -> tuple[
         if t.dim() > 1:
             raise RuntimeError(f"[meshgrid] expected 0-d or 1-d tensors, got shape {tuple(t.shape)}")
         if t.dtype != tensors[0].dtype or t.device != tensors[0].device:
+            what = "dtype" if t.dtype != tensors[0].dtype else "device"
             raise RuntimeError(
-                f"[meshgrid] expected tensors of one dtype and device, got {tensors[0].dtype} and {t.dtype}"
+                f"[meshgrid] expected tensors of one dtype and device, got {tensors[0].dtype} and {t.dtype}: torch.meshgrid "
+                f"expects all tensors to have the same {what}"
             )
     if indexing is None:
         _indexing_missing()
@@ -155,5 +165,6 @@ def block_diag(tensors: list[fl.Tensor]) -> fl.Tensor:
 # ---------------------------------------------------------------- what passes know of these operators
 
 tag("core recomputable", "cat")
+tag("variadic", "block_diag cartesian_prod meshgrid")
 tag("joins", "cat column_stack concat concatenate dstack hstack row_stack stack vstack")
 autocast("widest", "cat stack", on="cpu")

@@ -40,14 +40,16 @@ def repeat_vjp(g, self_sizes, repeats):
 @composite()
 def fliplr(self: fl.Tensor) -> fl.Tensor:
     if self.dim() < 2:
-        raise RuntimeError(f"[fliplr] expected at least 2 dimensions, got shape {tuple(self.shape)}")
+        raise RuntimeError(
+            f"[fliplr] expected at least 2 dimensions, got shape {tuple(self.shape)}: Input must be >= 2-d."
+        )
     return fl.flip(self, (1,))
 
 
 @composite()
 def flipud(self: fl.Tensor) -> fl.Tensor:
     if self.dim() < 1:
-        raise RuntimeError("[flipud] expected at least 1 dimension, got a 0-d tensor")
+        raise RuntimeError("[flipud] expected at least 1 dimension, got a 0-d tensor: Input must be >= 1-d.")
     return fl.flip(self, (0,))
 
 

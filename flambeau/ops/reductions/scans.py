@@ -76,7 +76,17 @@ def diff(
         raise RuntimeError(f"[diff] expected an order of at least 0, got {n}")
     for extra in (prepend, append):
         if extra is not None and extra.dim() != self.dim():
-            raise RuntimeError(f"[diff] expected prepend and append of {self.dim()} dimensions, got {extra.dim()}")
+            raise RuntimeError(
+                f"[diff] expected prepend and append of {self.dim()} dimensions, got {extra.dim()}: diff expects prepend or "
+                "append to be the same dimension as input"
+            )
+        if extra is not None and any(
+            own != given for d, (own, given) in enumerate(zip(self.shape, extra.shape)) if d != dim % self.dim()
+        ):
+            raise RuntimeError(
+                f"[diff] expected prepend and append like {tuple(self.shape)} except in dimension {dim}, got {tuple(extra.shape)}: "
+                "diff expects the shape of tensor to prepend or append to match that of input except along the differencing dimension"
+            )
     parts = [t for t in (prepend, self, append) if t is not None]
     x = fl.cat(parts, dim) if len(parts) > 1 else self
     size = x.size(dim)

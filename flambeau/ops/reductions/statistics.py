@@ -367,6 +367,41 @@ def histogramdd(
     return (_density(counts, edges) if density else counts), edges
 
 
+@composite("hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor", out=True)
+def hash_tensor(self: fl.Tensor, dim: list[int], *, keepdim: bool = False, mode: int = 0) -> fl.Tensor:
+    """The bits of the elements, widened to 64, combined by exclusive or."""
+    if mode != 0:
+        raise RuntimeError(f"[hash_tensor] expected mode 0, got {mode}: Unknown hash_tensor mode")
+    if self.is_complex():
+        raise NotImplementedError(f"[hash_tensor] expected real numbers, got {self.dtype}")
+    if self.numel() == 0 and not dim:
+        raise RuntimeError(
+            "[hash_tensor] expected a dimension for a tensor without elements, got none: Expected reduction dim to be specified for "
+            "input.numel() == 0. Specify the reduction dim with the 'dim' argument."
+        )
+    gone = sorted({d % max(self.dim(), 1) for d in dim}) if dim else list(range(self.dim()))
+    remaining = [d for d in range(self.dim()) if d not in gone]
+    bits = self.double().view(fl.int64) if self.is_floating_point() else self.long()
+    size = (
+        [1 if d in gone else length for d, length in enumerate(self.shape)]
+        if keepdim
+        else [self.shape[d] for d in remaining]
+    )
+    if self.dim():
+        bits = bits.permute(*remaining, *gone).reshape(
+            [*(self.shape[d] for d in remaining), -1] if self.numel() else [*size, 0]
+        )
+    else:
+        bits = bits.reshape(1)
+    while bits.shape[-1] > 1:
+        half = bits.shape[-1] // 2
+        folded = bits[..., :half] ^ bits[..., half : 2 * half]
+        bits = fl.cat([folded, bits[..., 2 * half :]], -1)
+    if bits.shape[-1] == 0:
+        return bits.new_zeros(size).view(fl.uint64)
+    return bits.reshape(size).view(fl.uint64)
+
+
 # ---------------------------------------------------------------- what passes know of these operators
 
 autocast("float32", "nanquantile quantile", on="cpu")

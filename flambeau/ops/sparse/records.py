@@ -11,7 +11,10 @@ import flambeau as fl
 from flambeau.ops.record import composite, native, tag, vjp
 
 native("_sparse_coo(Tensor indices, Tensor values, int[] size, bool is_coalesced=False) -> Tensor")
-native("_sparse_compressed(Tensor starts, Tensor indices, Tensor values, int[] size, bool columns=False) -> Tensor")
+native(
+    "_sparse_compressed(Tensor starts, Tensor indices, Tensor values, int[] size, bool columns=False, bool blocks=False) -> "
+    "Tensor"
+)
 native("_sparse_values(Tensor self) -> Tensor", method=False)
 native("_sparse_indices(Tensor self) -> Tensor", method=False, tags=("no_grad",))
 native("_sparse_starts(Tensor self) -> Tensor", method=False, tags=("no_grad",))
@@ -42,11 +45,12 @@ def sparse_coo_vjp(g, indices):
 
 
 @vjp("_sparse_compressed")
-def sparse_compressed_vjp(g, starts, indices, columns):
-    from flambeau.sparse.construction import expand_starts, gather
+def sparse_compressed_vjp(g, starts, indices, values, columns, blocks):
+    from flambeau.sparse.construction import compressed_coordinates, gather, stored_values
 
-    outer = expand_starts(starts, indices.shape[-1])
-    return None, None, gather(g, fl.stack([indices, outer] if columns else [outer, indices]))
+    block = values.shape[indices.dim() : indices.dim() + 2] if blocks else ()
+    places = compressed_coordinates(starts, indices, block, columns)
+    return None, None, stored_values(gather(g, places), indices.shape, block)
 
 
 @vjp("_sparse_values")

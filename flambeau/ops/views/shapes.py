@@ -179,8 +179,14 @@ def squeeze_dims(self: Geometry, dim: Any) -> Geometry:
 def select(self: Geometry, dim: int, index: Int) -> Geometry:
     d = dimension(dim, len(self.sizes))
     size = self.sizes[d]
-    require(-size <= index, f"[select] expected an index in [-{size}, {size}), got {index}")
-    require(index < size, f"[select] expected an index in [-{size}, {size}), got {index}")
+    require(
+        -size <= index,
+        f"[select] expected an index in [-{size}, {size}), got {index}: select(): index {index} out of range",
+    )
+    require(
+        index < size,
+        f"[select] expected an index in [-{size}, {size}), got {index}: select(): index {index} out of range",
+    )
     if index < 0:
         index = index + size
     rest = [i for i in range(len(self.sizes)) if i != d]

@@ -138,5 +138,6 @@ def atleast_3d_all(tensors: list[fl.Tensor]) -> tuple[fl.Tensor, ...]:
 # ---------------------------------------------------------------- what passes know of these operators
 
 tag("core", "split_with_sizes")
+tag("variadic", "atleast_1d atleast_2d atleast_3d broadcast_tensors")
 tag("moves", "broadcast_to chunk narrow split tensor_split unbind")
 tag("reads_values", "narrow.Tensor tensor_split.tensor_indices_or_sections")

@@ -94,7 +94,9 @@ class StackDataset(Dataset[Any]):
 
     def __init__(self, *args: Dataset[Any], **kwargs: Dataset[Any]) -> None:
         if bool(args) == bool(kwargs):
-            raise ValueError("[StackDataset] expected datasets either by position or by name, got both or none")
+            raise ValueError(
+                "[StackDataset] expected datasets either by position or by name, got both or none: At least one dataset should be passed"
+            )
         self.datasets = args or kwargs
         parts = args or tuple(kwargs.values())
         self._length = len(parts[0])  # type: ignore[arg-type]
@@ -148,7 +150,9 @@ class ConcatDataset(Dataset[T_co]):
         if not self.datasets:
             raise AssertionError("[ConcatDataset] expected at least one dataset, got none")
         if any(isinstance(d, IterableDataset) for d in self.datasets):
-            raise AssertionError("[ConcatDataset] expected datasets with an index, got an IterableDataset")
+            raise AssertionError(
+                "[ConcatDataset] expected datasets with an index, got an IterableDataset: ConcatDataset does not support IterableDataset"
+            )
         self.cumulative_sizes = self.cumsum(self.datasets)
 
     def __len__(self) -> int:

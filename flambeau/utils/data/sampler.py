@@ -146,7 +146,9 @@ class WeightedRandomSampler(Sampler[int]):
     ) -> None:
         _need_count("WeightedRandomSampler", "num_samples", num_samples)
         if not isinstance(replacement, bool):
-            raise ValueError(f"[WeightedRandomSampler] expected a bool for replacement, got {replacement!r}")
+            raise ValueError(
+                f"[WeightedRandomSampler] expected a bool for replacement, got {replacement!r}: replacement should be a boolean value, but got replacement={replacement}"
+            )
         self.weights = flambeau.as_tensor(weights, dtype=flambeau.double)
         if self.weights.dim() != 1:
             raise ValueError(

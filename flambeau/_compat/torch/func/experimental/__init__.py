@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from flambeau.func import hessian, jacfwd, jvp
+from flambeau.func.transforms import functionalize
 
-__all__ = ["hessian", "jacfwd", "jvp"]
+__all__ = ["functionalize", "hessian", "jacfwd", "jvp"]
