@@ -139,7 +139,9 @@ def from_file(
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Coordinates, by dimension, of flat indices into a tensor of this shape."""
     if indices.is_floating_point() or indices.is_complex() or indices.dtype == fl.bool:
-        raise ValueError(f"[unravel_index] expected integer indices, got {indices.dtype}")
+        raise TypeError(
+            f"[unravel_index] expected integer indices, got {indices.dtype}: expected 'indices' to be integer dtype"
+        )
     sizes = (shape,) if isinstance(shape, int) else tuple(int(s) for s in shape)
     if any(s < 0 for s in sizes):
         raise ValueError(f"[unravel_index] expected sizes that are not negative, got {sizes}")

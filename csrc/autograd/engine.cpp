@@ -92,7 +92,8 @@ void conform(const Node& from, size_t index, Tensor& g, const OutputMeta& want) 
       expandable = want.sizes[d] == 1 || want.sizes[d] == g.size(lead + d);
     FL_CHECK(expandable, "[", from.name(), "] expected a gradient of shape ", IntSpan(want.sizes),
              " at index ", static_cast<int64_t>(index), ", got ", g.sizes(), ": Function ", from.name(),
-             " returned an invalid gradient at index ", static_cast<int64_t>(index));
+             " returned an invalid gradient at index ", static_cast<int64_t>(index), " - got ", g.sizes(),
+             " but expected shape compatible with ", IntSpan(want.sizes));
     g = sum_to(g, want.sizes);
   }
   if (__builtin_expect(g.dtype() != want.dtype, 0)) {

@@ -117,14 +117,16 @@ Tensor numpy_T(const Tensor& self) {
   return permute(self, dims);
 }
 Tensor mT(const Tensor& self) {
-  FL_CHECK(self.dim() != 1, "[mT] expected a matrix or a batch of matrices, got shape ", self.sizes());
+  FL_CHECK(self.dim() != 1, "[mT] expected a matrix or a batch of matrices, got shape ", self.sizes(),
+           ": tensor.mT is only supported on matrices or batches of matrices");
   return self.dim() == 0 ? CALL("alias", self) : transpose(self, -2, -1);
 }
 Tensor conj(const Tensor& self) {
   return is_complex(self.dtype()) ? CALL("conj_physical", self) : self;
 }
 Tensor mH(const Tensor& self) {
-  FL_CHECK(self.dim() != 1, "[mH] expected a matrix or a batch of matrices, got shape ", self.sizes());
+  FL_CHECK(self.dim() != 1, "[mH] expected a matrix or a batch of matrices, got shape ", self.sizes(),
+           ": tensor.mH is only supported on matrices or batches of matrices");
   return self.dim() == 0 ? conj(self) : conj(transpose(self, -2, -1));
 }
 Tensor H(const Tensor& self) {

@@ -261,7 +261,8 @@ Tensor view_dtype(const Tensor& self, DType dtype) {
              name_of(dtype));
     FL_CHECK(strides.back() == 1 || sizes.back() == 1,
              "[view] expected a last dimension of stride 1 to view as ", name_of(dtype), ", got strides ",
-             self.strides());
+             self.strides(), ": self.stride(-1) must be 1 to view ", name_of(self.dtype()), " as ",
+             name_of(dtype));
     if (from > to) {
       const int64_t k = from / to;
       for (size_t i = 0; i + 1 < strides.size(); ++i) strides[i] *= k;
@@ -272,10 +273,13 @@ Tensor view_dtype(const Tensor& self, DType dtype) {
       const int64_t k = to / from;
       FL_CHECK(sizes.back() % k == 0 && offset % k == 0,
                "[view] expected a last dimension and an offset divisible by ", k, " to view as ",
-               name_of(dtype), ", got ", self.sizes());
+               name_of(dtype), ", got ", self.sizes(),
+               sizes.back() % k ? ": self.size(-1)" : ": self.storage_offset()", " must be divisible by ", k,
+               " to view ", name_of(self.dtype()), " as ", name_of(dtype));
       for (size_t i = 0; i + 1 < strides.size(); ++i) {
         FL_CHECK(strides[i] % k == 0, "[view] expected strides divisible by ", k, " to view as ",
-                 name_of(dtype), ", got ", self.strides());
+                 name_of(dtype), ", got ", self.strides(), ": self.stride(", static_cast<int64_t>(i),
+                 ") must be divisible by ", k, " to view ", name_of(self.dtype()), " as ", name_of(dtype));
         strides[i] /= k;
       }
       sizes.back() /= k;
@@ -313,7 +317,8 @@ Tensor view_as_complex(const Tensor& self) {
   strides.erase(strides.size() - 1);
   for (size_t i = 0; i < strides.size(); ++i) {
     FL_CHECK(strides[i] % 2 == 0 || sizes[i] <= 1,
-             "[view_as_complex] expected even strides but for the last, got ", self.strides());
+             "[view_as_complex] expected even strides but for the last, got ", self.strides(),
+             ": Tensor must have a stride divisible by 2 for all but last dimension");
     strides[i] /= 2;
   }
   FL_CHECK(self.offset() % 2 == 0, "[view_as_complex] expected an even storage offset, got ", self.offset());

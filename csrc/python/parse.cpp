@@ -294,6 +294,8 @@ std::string describe(const Argument& arg) {
 // What came instead: its type, or that of the first item of a list that does not fit.
 std::string describe_given(const Argument& arg, PyObject* given) {
   const std::string type = Py_TYPE(given)->tp_name;
+  if (arg.list && arg.type == ArgType::Tensor && is_tensor(given))
+    return type + ": must be tuple of Tensors, not Tensor";
   if (!arg.list || !(PyList_Check(given) || PyTuple_Check(given))) return type;
   Argument item = arg;
   item.list = item.optional = false;

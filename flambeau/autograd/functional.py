@@ -21,9 +21,12 @@ def _as_tuple(x: Any, what: str, where: str) -> tuple[bool, tuple[Tensor, ...]]:
     for i, t in enumerate(listed):
         if not isinstance(t, Tensor):
             at = "" if single else f" at index {i}"
+            given = f"The {what} given to {where}"
+            if what != "inputs":
+                given = f"The outputs of the user-provided function given to {where}"
             raise TypeError(
-                f"[{where}] expected {what} to be a Tensor or a tuple of Tensors, got {type(t).__name__}{at}: The {what} given to "
-                f"{where} must be either a Tensor or a tuple of Tensors but the value{at} has type {type(t)}."
+                f"[{where}] expected {what} to be a Tensor or a tuple of Tensors, got {type(t).__name__}{at}: {given} "
+                f"must be either a Tensor or a tuple of Tensors but the value{at} has type {type(t)}."
             )
     return not single, listed
 
@@ -44,15 +47,22 @@ def _finish(x: Any, is_tuple: bool, create_graph: bool) -> Any:
     return out if is_tuple else out[0]
 
 
-def _fill(grads: tuple[Any, ...], like: tuple[Tensor, ...], strict: bool, where: str) -> tuple[Tensor, ...]:
+def _fill(
+    grads: tuple[Any, ...], like: tuple[Tensor, ...], strict: bool, where: str, any_output: bool = False
+) -> tuple[Tensor, ...]:
     made = []
+    any_grad = any(g is not None for g in grads) or any_output
     for i, (g, x) in enumerate(zip(grads, like)):
         if g is None:
             if strict:
+                words = (
+                    f"The output of the user-provided function is independent of input {i}. This is not allowed in strict mode."
+                    if any_grad
+                    else "Output 0 of the user-provided function does not require gradients. The outputs must be computed in a "
+                    "differentiable manner from the input when running in strict mode."
+                )
                 raise RuntimeError(
-                    f"[{where}] expected a result that depends on every input in strict mode, got none for input {i}: Output 0 of the "
-                    "user-provided function does not require gradients. The outputs must be computed in a differentiable manner from "
-                    f"the input when running in strict mode, and be independent of input {i} nowhere."
+                    f"[{where}] expected a result that depends on every input in strict mode, got none for input {i}: {words}"
                 )
             g = fl.zeros_like(x)
         made.append(g)
@@ -98,7 +108,7 @@ def vjp(
         xs = _fresh(xs, create_graph)
         is_outputs_tuple, outputs = _as_tuple(func(*xs), "outputs of func", "vjp")
         vs = _check_v(v, outputs, "vjp")
-        found = _fill(_grad(outputs, xs, vs, create_graph), xs, strict, "vjp")
+        found = _fill(_grad(outputs, xs, vs, create_graph), xs, strict, "vjp", any(o.requires_grad for o in outputs))
     return _finish(outputs, is_outputs_tuple, create_graph), _finish(found, is_inputs_tuple, create_graph)
 
 
@@ -112,7 +122,9 @@ def jvp(
         vs = _check_v(v, xs, "jvp")
         is_outputs_tuple, outputs = _as_tuple(func(*xs), "outputs of func", "jvp")
         duals = tuple(fl.zeros_like(o, requires_grad=True) for o in outputs)
-        back = _fill(_grad(outputs, xs, duals, create_graph=True), xs, strict, "jvp")
+        back = _fill(
+            _grad(outputs, xs, duals, create_graph=True), xs, strict, "jvp", any(o.requires_grad for o in outputs)
+        )
         found = _fill(_grad(back, duals, vs, create_graph), outputs, strict, "jvp")
     return _finish(outputs, is_outputs_tuple, create_graph), _finish(found, is_outputs_tuple, create_graph)
 
@@ -188,13 +200,19 @@ def vhp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """The value of a scalar function and the product of v with its Hessian."""
+    return _hessian_product("vhp", func, inputs, v, create_graph, strict)
+
+
+def _hessian_product(
+    where: str, func: Callable[..., Any], inputs: Any, v: Any, create_graph: bool, strict: bool
+) -> tuple[Any, Any]:
     with fl.enable_grad():
-        is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "vhp")
+        is_inputs_tuple, xs = _as_tuple(inputs, "inputs", where)
         xs = _fresh(xs, create_graph)
-        vs = _check_v(v, xs, "vhp")
-        out = _scalar(func, "vhp")(*xs)
-        first = _fill(_grad((out,), xs, create_graph=True), xs, strict, "vhp")
-        found = _fill(_grad(first, xs, vs, create_graph), xs, strict, "vhp")
+        vs = _check_v(v, xs, where)
+        out = _scalar(func, where)(*xs)
+        first = _fill(_grad((out,), xs, create_graph=True), xs, strict, where, out.requires_grad)
+        found = _fill(_grad(first, xs, vs, create_graph), xs, strict, where)
     return (out if create_graph else out.detach()), _finish(found, is_inputs_tuple, create_graph)
 
 
@@ -202,4 +220,4 @@ def hvp(
     func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
     """The value of a scalar function and the product of its Hessian with v; it is that of vhp, by symmetry."""
-    return vhp(func, inputs, v, create_graph, strict)
+    return _hessian_product("hvp", func, inputs, v, create_graph, strict)

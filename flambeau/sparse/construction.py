@@ -468,14 +468,39 @@ def to_compressed(t: Tensor, layout: Any, blocksize: Any = None, dense_dim: Any 
         if t.layout is layout:
             return t
     dense = _dense_dims(op, t, dense_dim)
-    batch = t.dim() - dense - 2
-    if batch < 0:
+    if t.dim() - dense < 2:
         raise RuntimeError(
             f"[to_sparse] expected a matrix for layout {layout}, got {t.dim()} dimensions and {dense} dense ones"
         )
-    size = list(t.shape)
+    _check_conversion(op, t, t.dim() - dense - 2, layout)
+    return compressed_form(t, layout, block, dense)
+
+
+def compressed_form(t: Tensor, layout: Any, block: tuple[int, ...], dense: int) -> Tensor:
+    """A tensor of any layout in a compressed one; the sparse dimensions of a tensor by coordinates before the last two are
+    batches."""
+    batch = t.dim() - dense - 2
     coo = coalesce(to_coo(t)) if is_sparse(t) else to_sparse(t, batch + 2)
-    return _compressed_from(coo, batch, size, block, layout)
+    index_dtype = _ops._sparse_indices(t).dtype if is_sparse(t) else _C.int64
+    return _compressed_from(coo, batch, list(t.shape), block, layout, index_dtype)
+
+
+def _check_conversion(op: str, t: Tensor, batch: int, layout: Any) -> None:
+    """Conversions that PyTorch refuses, where programs may rely on that."""
+
+    def name_of(kind: Any) -> str:
+        return "Sparse" + str(kind).rpartition("_")[2].capitalize()
+
+    if t.layout is _C.sparse_coo and batch:
+        raise RuntimeError(
+            f"[{op}] expected two sparse dimensions, got {batch + 2}: conversion from Sparse to {name_of(layout)} for input tensors "
+            "with sparse_dim()!=2 is not supported"
+        )
+    if t.layout in (_C.sparse_csr, _C.sparse_csc) and layout in BLOCKED and batch:
+        raise RuntimeError(
+            f"[{op}] expected a single matrix, got batches: conversion from {name_of(t.layout)} to {name_of(layout)} for batched "
+            "inputs is not supported"
+        )
 
 
 def _dense_dims(op: str, t: Tensor, dense_dim: Any) -> int:
@@ -505,7 +530,9 @@ def _checked_block(op: str, t: Tensor, blocksize: Any) -> tuple[int, ...]:
     return block
 
 
-def _compressed_from(coo: Tensor, batch: int, size: list[int], block: tuple[int, ...], layout: Any) -> Tensor:
+def _compressed_from(
+    coo: Tensor, batch: int, size: list[int], block: tuple[int, ...], layout: Any, index_dtype: Any
+) -> Tensor:
     """A coalesced tensor in a compressed layout. All matrices of a batch have as many elements as the one with most has
     distinct places, so their patterns are joined where they differ in number."""
     indices, values = parts(coo)
@@ -540,4 +567,4 @@ def _compressed_from(coo: Tensor, batch: int, size: list[int], block: tuple[int,
     zeros = fl.zeros(items * count * high * wide, *dense, dtype=values.dtype, device=values.device)
     stored = zeros.index_copy(0, place, values) if values.shape[0] else zeros
     stored = stored.reshape(*size[:batch], count, *block, *dense)
-    return _ops._sparse_compressed(starts, plain, stored, size, by_columns, bool(block))
+    return _ops._sparse_compressed(starts.to(index_dtype), plain.to(index_dtype), stored, size, by_columns, bool(block))

@@ -19,6 +19,7 @@ from flambeau.sparse.construction import (
     COLUMNS,
     block_of,
     coalesce,
+    compressed_form,
     coordinates,
     empty_coo,
     flat_places,
@@ -108,7 +109,7 @@ def like_layout(t: Tensor, other: Tensor) -> Tensor:
     """The tensor in the layout, and with the blocks, of another sparse one."""
     if other.layout is _C.sparse_coo:
         return to_coo(t)
-    return to_compressed(t, other.layout, block_of(other) or None)
+    return compressed_form(to_coo(t), other.layout, block_of(other), t.dim() - sparse_dims(t))
 
 
 # ---------------------------------------------------------------------------------------------- arithmetic
@@ -178,20 +179,20 @@ def mul(self: Tensor, other: Any) -> Tensor:
         indices, values = parts(sparse)
         return with_values(sparse, values * gather(dense, indices))
     same_shape("mul", self, other)
-    (i, v), (j, _) = parts(self), parts(other)
-    if i.shape == j.shape and fl.equal(i, j) and self._nnz() == coalesce(to_coo(self))._nnz():
-        return with_values(self, v * _ops._sparse_values(other))
+    (i, v), (j, w) = parts(self), parts(other)
+    if i.shape == j.shape and fl.equal(i, j) and i.shape[1] == coalesce(to_coo(self))._nnz():
+        return with_values(self, v * w)
     # Elements that both have.
     a, b = coalesce(to_coo(self)), coalesce(to_coo(other))
     (i, v), (j, w) = parts(a), parts(b)
     size = a.shape[: i.shape[0]]
     known, wanted = flat_places(j, size), flat_places(i, size)
     if known.numel() == 0:
-        return empty_coo(a.shape, i.shape[0], fl.result_type(v, w), v.device)
+        return like_layout(empty_coo(a.shape, i.shape[0], fl.result_type(v, w), v.device), self)
     at = fl.searchsorted(known, wanted).clamp(max=known.shape[0] - 1)
     common = (known[at] == wanted).nonzero().squeeze(1)
     product = v.index_select(0, common) * w.index_select(0, at[common])
-    return _ops._sparse_coo(i[:, common], product, a.shape, True)
+    return like_layout(_ops._sparse_coo(i[:, common], product, a.shape, True), self)
 
 
 def div(self: Tensor, other: Any) -> Tensor:
@@ -368,7 +369,7 @@ def mm(self: Tensor, mat2: Tensor) -> Tensor:
     check_product("mm", self, mat2)
     if is_sparse(self) and is_sparse(mat2):
         product = mm_sparse(self, mat2)
-        return to_compressed(product, self.layout) if self.layout is not _C.sparse_coo else product
+        return like_layout(product, self)
     if is_sparse(self):
         (rows, columns), values = parts(self)
         return _ops._sparse_mm(rows, columns, values, mat2, self.shape[0])
@@ -655,23 +656,41 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
 @kernel("zero_")
 def zero_(self: Tensor) -> Tensor:
-    return _ops._sparse_assign_(self, empty_coo(self.shape, sparse_dims(self), self.dtype, self.device))
+    return _ops._sparse_assign_(self, zeros_like(self))
 
 
 @kernel("zeros_like", "empty_like")
 def zeros_like(self: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, **options: Any) -> Tensor:
-    dtype, device = dtype or self.dtype, device or self.device
     if layout is _C.strided:
-        return fl.zeros(self.shape, dtype=dtype, device=device)
-    return empty_coo(self.shape, sparse_dims(self), dtype, device)
+        return fl.zeros(self.shape, dtype=dtype or self.dtype, device=device or self.device)
+    dtype, device, layout = dtype or self.dtype, device or self.device, layout or self.layout
+    if layout is _C.sparse_coo or self.layout is _C.sparse_coo:
+        empty = empty_coo(self.shape, sparse_dims(self), dtype, device)
+        return empty if layout is _C.sparse_coo else compressed_form(empty, layout, (), self.dim() - sparse_dims(self))
+    starts, indices, values = _ops._sparse_starts(self), _ops._sparse_indices(self), _ops._sparse_values(self)
+    count = indices.dim() - 1
+    plain = fl.zeros([*indices.shape[:-1], 0], dtype=indices.dtype, device=device)
+    stored = fl.zeros([*values.shape[:count], 0, *values.shape[count + 1 :]], dtype=dtype, device=device)
+    return _ops._sparse_compressed(
+        fl.zeros_like(starts, device=device), plain, stored, self.shape, layout in COLUMNS, layout in BLOCKED
+    )
 
 
-@kernel("ones_like", "full_like", "rand_like", "randn_like")
-def dense_like(self: Tensor, *args: Any, layout: Any = None, **options: Any) -> Tensor:
-    if layout is not _C.strided:
-        raise NotImplementedError("[ones_like] expected layout=torch.strided for values that are not zero, got sparse")
-    shape = fl.zeros(self.shape, dtype=self.dtype, device=self.device)
-    return fl.full_like(shape, *args, **options) if args else fl.ones_like(shape, **options)
+def dense_like(name: str) -> None:
+    """A strided tensor of the sizes of a sparse one; other layouts hold zeros alone."""
+
+    def like(self: Tensor, *args: Any, layout: Any = None, **options: Any) -> Tensor:
+        if layout is not _C.strided:
+            raise NotImplementedError(
+                f"[{name}] expected layout=torch.strided for values that are not zero, got sparse"
+            )
+        return getattr(fl, name)(fl.empty(self.shape, dtype=self.dtype, device=self.device), *args, **options)
+
+    kernel(name)(like)
+
+
+for _name in ("ones_like", "full_like", "rand_like", "randn_like"):
+    dense_like(_name)
 
 
 @kernel("index.Tensor")

@@ -41,8 +41,15 @@ def test_there_and_back(layout, shape, dense):
 
 @pytest.mark.parametrize("a, b", itertools.product(LAYOUTS, LAYOUTS), ids=str)
 def test_from_one_layout_to_another(a, b):
-    t = matrix((2, 4, 6), 0)
+    t = matrix((4, 6), 0)
     assert compressed(compressed(t, a, None), b, None).to_dense().equal(t)
+    if a in BLOCKED or b not in BLOCKED:
+        batch = matrix((2, 4, 6), 0)
+        assert compressed(compressed(batch, a, None), b, None).to_dense().equal(batch)
+    narrow = fl.sparse_csr_tensor(
+        fl.tensor([0, 1, 2], dtype=fl.int32), fl.tensor([1, 0], dtype=fl.int32), fl.ones(2), (2, 2)
+    )
+    assert narrow.to_sparse_csc().row_indices().dtype is fl.int32
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -89,3 +96,21 @@ def test_out_forms_and_gradcheck_take_sparse_tensors():
     out = fl.sparse_coo_tensor(s.shape, dtype=fl.double)
     assert fl.sin(s, out=out) is out and out.to_dense().allclose(s.to_dense().sin())
     assert fl.autograd.gradcheck(lambda x: x.to_dense() * 2, s.requires_grad_(), masked=True)
+
+
+def test_likes_of_sparse_tensors():
+    s = matrix((4, 6), 0).to_sparse()
+    drawn = fl.randn_like(s, layout=fl.strided)
+    assert drawn.shape == s.shape and drawn.unique().numel() > 4
+    assert fl.full_like(s, 3.0, layout=fl.strided).unique().tolist() == [3]
+    for layout in LAYOUTS:
+        zeros = fl.zeros_like(compressed(matrix((2, 4, 6), 0), layout, None))
+        assert zeros.layout is layout and zeros.to_dense().equal(fl.zeros(2, 4, 6))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_sums_and_products_keep_the_layout(layout):
+    a, b = matrix((2, 4, 6), 0), matrix((2, 4, 6), 0).flip(0)
+    s, t = compressed(a, layout, None), compressed(b, layout, None)
+    assert (s + t).layout is layout and (s + t).to_dense().allclose(a + b)
+    assert (s * t).layout is layout and (s * t).to_dense().allclose(a * b)

@@ -197,7 +197,8 @@ void index_out_of_bounds(const char* op, bool index_error, const int64_t* index,
     if (bad < low || bad >= size) break;
   }
   fail(index_error ? ErrorKind::Index : ErrorKind::Runtime, "[", op, "] expected indices in [", low, ", ",
-       size - 1, "] for dimension ", dim, " of size ", size, ", got ", bad);
+       size - 1, "] for dimension ", dim, " of size ", size, ", got ", bad, ": index ", bad,
+       " is out of bounds for dimension ", dim, " with size ", size);
 }
 
 Tensor nonzero_weighted(const Tensor& mask, const std::vector<Dims>& weights) {

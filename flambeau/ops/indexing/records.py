@@ -181,7 +181,9 @@ def put_vjp(g, index, source_sizes, accumulate, needs):
 @composite(out=True)
 def take_along_dim(self: fl.Tensor, indices: fl.Tensor, dim: int | None = None) -> fl.Tensor:
     if indices.dtype not in (fl.int64, fl.int32):
-        raise RuntimeError(f"[take_along_dim] expected indices of dtype int64 or int32, got {indices.dtype}")
+        raise RuntimeError(
+            f"[take_along_dim] expected indices of dtype int64 or int32, got {indices.dtype}: dtype of indices should be Long"
+        )
     if dim is None:
         self, indices, dim = self.reshape(-1), indices.reshape(-1), 0
     if self.dim() != indices.dim():
