@@ -78,7 +78,10 @@ def writes_out(fn: Callable[..., Any]) -> Callable[..., Any]:
     def write(*args: Any, out: Tensor, **kwargs: Any) -> Tensor:
         result = fn(*args, **kwargs)
         if not fl.can_cast(result.dtype, out.dtype):
-            raise RuntimeError(f"[{fn.__name__}] expected an out that can hold {result.dtype}, got {out.dtype}")
+            raise RuntimeError(
+                f"[{fn.__name__}] expected an out that can hold {result.dtype}, got {out.dtype}: "
+                f"result type {result.dtype} can't be cast to the desired output type {out.dtype}"
+            )
         result = result if result.dtype == out.dtype else result.to(out.dtype)
         return _ops._sparse_assign_(out, result) if is_sparse(out) else out.copy_(result.to_dense())
 
@@ -667,6 +670,11 @@ def zeros_like(self: Tensor, *, dtype: Any = None, layout: Any = None, device: A
     if layout is _C.sparse_coo or self.layout is _C.sparse_coo:
         empty = empty_coo(self.shape, sparse_dims(self), dtype, device)
         return empty if layout is _C.sparse_coo else compressed_form(empty, layout, (), self.dim() - sparse_dims(self))
+    if (layout in COLUMNS) != (self.layout in COLUMNS) or (layout in BLOCKED) != (self.layout in BLOCKED):
+        empty = empty_coo(self.shape, sparse_dims(self), dtype, device)
+        return compressed_form(
+            empty, layout, block_of(self) or ((1, 1) if layout in BLOCKED else ()), self.dim() - sparse_dims(self)
+        )
     starts, indices, values = _ops._sparse_starts(self), _ops._sparse_indices(self), _ops._sparse_values(self)
     count = indices.dim() - 1
     plain = fl.zeros([*indices.shape[:-1], 0], dtype=indices.dtype, device=device)
@@ -689,8 +697,10 @@ def dense_like(name: str) -> None:
     kernel(name)(like)
 
 
-for _name in ("ones_like", "full_like", "rand_like", "randn_like"):
-    dense_like(_name)
+dense_like("ones_like")
+dense_like("full_like")
+dense_like("rand_like")
+dense_like("randn_like")
 
 
 @kernel("index.Tensor")

@@ -493,6 +493,7 @@ def cdist(
 # ---------------------------------------------------------------- what passes know of these operators
 
 tag("core", "addmm bmm mm")
+tag("variadic", "chain_matmul")
 tag("matmul", "_product_pitched _product_widened addmm baddbmm bmm linear matmul mm")
 tag("recomputable", "_product_packed _product_pitched _product_widened addmm baddbmm bmm linear matmul mm")
 tag("rowwise", "bmm linalg_matmul linear matmul")
