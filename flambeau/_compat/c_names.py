@@ -42,7 +42,7 @@ _SCRIPTS = frozenset(
     "Graph Value Node Block Use ScriptModule ScriptFunction ScriptMethod ScriptObject ScriptDict ScriptList CompilationUnit "
     "TensorType ListType DictType OptionalType IntType FloatType BoolType ComplexType StringType NumberType AnyType TupleType "
     "NoneType ClassType EnumType FutureType InterfaceType UnionType DeviceObjType JitType Type Argument "
-    "_get_graph_executor_optimize _jit_get_all_schemas _jit_get_inline_everything_mode _jit_get_schemas_for_operator "
+    "_get_graph_executor_optimize _jit_assert_is_instance _jit_get_all_schemas _jit_get_inline_everything_mode _jit_get_schemas_for_operator "
     "_jit_pass_constant_pooling _jit_pass_constant_propagation _jit_pass_dce _jit_pass_inline _jit_pass_lint "
     "_jit_set_inline_everything_mode".split()
 )

@@ -33,7 +33,7 @@ from flambeau.jit._types import (
     TupleType,
     UnionType,
 )
-from flambeau.jit._values import ScriptDict, ScriptList, ScriptObject
+from flambeau.jit._values import ScriptDict, ScriptList, ScriptObject, to_script
 
 Type = JitType
 Argument = _schemas.Argument
@@ -79,6 +79,11 @@ def _jit_set_inline_everything_mode(enabled: bool) -> None:
     _inline_everything[0] = enabled
 
 
+def _jit_assert_is_instance(obj: Any, kind: JitType) -> None:
+    """Raise RuntimeError unless a value is of a type."""
+    to_script(obj, kind)
+
+
 def _get_graph_executor_optimize(enabled: bool | None = None) -> bool:
     return True
 
@@ -86,7 +91,7 @@ def _get_graph_executor_optimize(enabled: bool | None = None) -> bool:
 __all__ = [
     "AnyType", "Argument", "Block", "BoolType", "ClassType", "CompilationUnit", "ComplexType", "DeviceObjType", "DictType", "EnumType", "FloatType", "FutureType", "Graph",
     "IntType", "InterfaceType", "JitType", "ListType", "Node", "NoneType", "NumberType", "OptionalType", "ScriptDict", "ScriptFunction", "ScriptList", "ScriptMethod", "ScriptModule",
-    "ScriptObject", "StringType", "TensorType", "TupleType", "Type", "UnionType", "Use", "Value", "_get_graph_executor_optimize", "_jit_get_all_schemas",
+    "ScriptObject", "StringType", "TensorType", "TupleType", "Type", "UnionType", "Use", "Value", "_get_graph_executor_optimize", "_jit_assert_is_instance", "_jit_get_all_schemas",
     "_jit_get_inline_everything_mode", "_jit_get_schemas_for_operator", "_jit_pass_constant_pooling", "_jit_pass_constant_propagation", "_jit_pass_dce", "_jit_pass_inline",
     "_jit_pass_lint", "_jit_set_inline_everything_mode",
 ]  # fmt: skip
