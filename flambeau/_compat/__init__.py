@@ -5,6 +5,7 @@
     absent.py        stand-ins for what is not written; `absent_names.py` lists them with the reasons
     c_names.py       names in `_C` that have no native counterpart
     alias.py         `import torch` as a name of flambeau; `bootstrap/` installs it in child processes
+    einops_backend.py  einops on tensors of flambeau without that name
 
 Two finders serve them. The first answers for `torch/` and for modules that PyTorch has under another path (`RENAMED`). It
 comes before Python's own finders, because they would take a folder without Python files (one that an older version left
@@ -80,7 +81,7 @@ class Finder:
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         if not name.startswith(_PREFIX):
-            return None
+            return _einops(path) if name == "einops._backends" else None
         own = name[len(_PREFIX) :]
         if own.partition(".")[0] not in _HEADS:
             return None
@@ -100,6 +101,12 @@ def _file_spec(name: str, file: str, locations: list[str] | None) -> ModuleSpec 
     return spec_from_file_location(name, file, submodule_search_locations=locations)
 
 
+def _einops(path: Sequence[str] | None) -> ModuleSpec | None:
+    from flambeau._compat import einops_backend
+
+    return einops_backend.spec(path)  # type: ignore[no-any-return]
+
+
 class AbsentFinder:
     """Makes the modules of stand-ins."""
 
@@ -114,3 +121,7 @@ class AbsentFinder:
 def install() -> None:
     sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]
     sys.meta_path.append(AbsentFinder())  # type: ignore[arg-type]
+    if "einops._backends" in sys.modules:
+        from flambeau._compat import einops_backend
+
+        einops_backend.add_if_loaded()
