@@ -93,7 +93,7 @@ _MODULES = frozenset(
     "ops linalg special fft nn optim utils autograd random testing overrides library cuda backends signal cpu xpu mps "
     "accelerator amp jit fx onnx export distributed multiprocessing storage functional types version __config__ "
     "distributions lazy xla profiler compiler serialization hub sparse masked nested func futures package quantization "
-    "_dynamo _inductor _functorch return_types monitor mtia ao torch_version quasirandom numa classes vision _utils "
+    "array_api _dynamo _inductor _functorch return_types monitor mtia ao torch_version quasirandom numa classes vision _utils "
     "_tensor_str _jit_internal _logging _subclasses _higher_order_ops _VF _prims _refs _decomp _guards _export".split()
 )
 # Names that live in a module of their own, imported on first use.

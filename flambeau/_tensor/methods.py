@@ -451,6 +451,22 @@ Tensor.__init_subclass__ = classmethod(_init_subclass)
 
 
 @_method
+def __array_namespace__(self: Tensor, *, api_version: str | None = None) -> Any:
+    """The module with the functions of the array API standard."""
+    from flambeau import array_api
+
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", array_api.__array_api_version__):
+        raise ValueError(f"[__array_namespace__] expected a version up to 2024.12, got {api_version!r}")
+    return array_api
+
+
+@_method
+def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """The tensor on another device, as the array API standard names it."""
+    return self.to(device)
+
+
+@_method
 def to_torch(self: Tensor) -> Any:
     """A tensor of PyTorch over the memory of this one; its history stays behind."""
     from flambeau._tensor import beside_torch
