@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import sys
 
-COMMANDS = ("bench", "cache", "device-check", "dist-status", "env", "explain", "launch", "package")  # of flambeau._commands
+COMMANDS = "bench cache device-check dist-status env explain launch package".split()  # of flambeau._commands
 
 RUN_HELP = """usage: flambeau run script.py [args…]
        flambeau run -m module [args…]

@@ -35,6 +35,7 @@ NATIVE_LAYERS = {
     "runtime": ("core", "dispatch", "autograd", "ops", "compiled", "definitions"),
     "lazy": ("core", "dispatch", "autograd", "ops"),
     "distributed": ("core", "dispatch", "autograd", "ops"),
+    "gloo": ("distributed",),
     "python": (
         "core",
         "math",

@@ -7,6 +7,7 @@ flambeau dist-status --page DIR  the flight recorder files of a folder as an HTM
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import pathlib
@@ -55,14 +56,19 @@ def _page(folder: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] in (["--help"], ["-h"]):
-        print(__doc__)
-        return 0
-    if arguments[:1] == ["--page"]:
-        return _page(arguments[1])
+    parser = argparse.ArgumentParser(
+        prog="flambeau dist-status",
+        description="Show the groups of processes that run on this host, from the memory that they share.",
+    )
+    parser.add_argument("process", nargs="?", type=int, help="groups of this process only")
+    parser.add_argument("--page", metavar="FOLDER", help="print the flight recorder files of a folder as an HTML page")
+    options = parser.parse_args(arguments)
+    if options.page:
+        return _page(options.page)
     from flambeau import _distributed as native
 
-    pids = [int(arguments[0])] if arguments else sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+    every = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
+    pids = every if options.process is None else [options.process]
     groups = 0
     for pid, descriptor in _segments(pids):
         status = native.status_of(pid, descriptor)

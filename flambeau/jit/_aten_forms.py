@@ -116,7 +116,6 @@ FORMS: dict[str, Callable[..., Any]] = {
     "silu_": lambda x: _functional().silu(x, True),
     "_unique2": _unique2,
     "pad_sequence": lambda s, b=False, v=0.0, side="right": flambeau.nn.utils.rnn.pad_sequence(s, b, v, side),
-    "embedding_renorm_": lambda w, i, m, n: w,
     "native_layer_norm": lambda x, s, w, b, e: (_functional().layer_norm(x, s, w, b, e), x.mean(-1), x.var(-1)),
     "_safe_softmax": lambda x, dim, dtype=None: x.softmax(dim),
     "softmax": lambda x, dim, dtype=None: flambeau.softmax(x, dim, **_dtype(dtype)),

@@ -213,3 +213,11 @@ def test_errors_at_run_time_have_a_traceback():
         scripted(torch.ones(2), 0)
     with pytest.raises(RuntimeError, match="Expected a value of type 'int' for argument 'n'"):
         scripted(torch.ones(2), "a")
+
+
+def test_rows_of_a_scripted_embedding_are_renormalized():
+    embedding = nn.Embedding(2, 2, max_norm=1.0)
+    with torch.no_grad():
+        embedding.weight.copy_(torch.tensor([[3.0, 4.0], [0.3, 0.4]]))
+    rows = torch.jit.script(embedding)(torch.tensor([0, 1]))
+    assert torch.allclose(rows, torch.tensor([[0.6, 0.8], [0.3, 0.4]]))
