@@ -303,8 +303,13 @@ def get_ignored_functions() -> set[Callable[..., Any]]:
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     """For each namespace, the functions in it that can be overridden."""
     ignored = get_ignored_functions()
+
+    def overridable(function: Any) -> bool:
+        # Functions without a name are partial ones, which take no tensors.
+        return function in _names() and function not in ignored and hasattr(function, "__name__")
+
     return {
-        namespace: [function for _, function in _members(namespace) if function in _names() and function not in ignored]
+        namespace: [function for _, function in _members(namespace) if overridable(function)]
         for _, namespace in _namespaces()
     }
 
@@ -312,8 +317,7 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
 @functools.cache
 def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., Any]]:
     """For each overridable function, a stand-in that accepts any arguments and returns -1."""
-    listed = [function for group in get_overridable_functions().values() for function in group]
-    functions = [function for function in listed if hasattr(function, "__name__")]  # partial functions take no tensors
+    functions = [function for group in get_overridable_functions().values() for function in group]
     return {function: lambda *args, **kwargs: -1 for function in functions}
 
 
