@@ -221,3 +221,14 @@ def test_rows_of_a_scripted_embedding_are_renormalized():
         embedding.weight.copy_(torch.tensor([[3.0, 4.0], [0.3, 0.4]]))
     rows = torch.jit.script(embedding)(torch.tensor([0, 1]))
     assert torch.allclose(rows, torch.tensor([[0.6, 0.8], [0.3, 0.4]]))
+
+
+def number_first(x):
+    return 2 * x + (1 - x) / (3.0 + x) + 2**x + 1 / x + (2 < x) + (2 == x) + 5 % x + torch.sigmoid(1.5 * x)
+
+
+def test_operators_of_a_number_and_a_tensor():
+    scripted = torch.jit.script(number_first)
+    x = torch.tensor([0.5, 2.0, 3.0])
+    assert torch.allclose(scripted(x), number_first(x))
+    assert "torch.mul(x, 2)" in scripted.code and "torch.gt(x, 2)" in scripted.code

@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -41,7 +42,7 @@ def built(source, folder, *flags):
 
 
 def run(program, *arguments):
-    environment = {"PATH": os.environ["PATH"]}
+    environment = {"PATH": os.environ["PATH"], "VIRTUAL_ENV": sys.prefix}  # where LAPACK is installed
     return subprocess.run([program, *arguments], capture_output=True, text=True, env=environment, timeout=300)
 
 

@@ -110,7 +110,7 @@ _NAMES = {
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 _PLAIN = {
     ("collections", "OrderedDict"), ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"), ("builtins", "set"),
-    ("builtins", "getattr"), ("copyreg", "_reconstructor"), ("builtins", "object"),
+    ("copyreg", "_reconstructor"), ("builtins", "object"),
 }  # fmt: skip
 
 
@@ -142,10 +142,21 @@ class _Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
             self._write_name("torch", "Size")
             super().save((list(obj),), save_persistent_id)
             self.write(pickle.REDUCE)
+        elif isinstance(obj, _MEM_FORMAT_ENCODING):  # by value, which Python's releases do in several ways
+            self._write_name(_MODULE_OF[type(obj).__name__], type(obj).__name__)
+            super().save((obj.value,), save_persistent_id)
+            self.write(pickle.REDUCE)
         elif isinstance(obj, PurePath):
             super().save(str(obj), save_persistent_id)
         else:
             super().save(obj, save_persistent_id)
+
+
+def _enum_member(owner: Any, name: str) -> Any:
+    """What some releases of Python pickle members of enumerations by; of anything else it is refused."""
+    if not (isinstance(owner, type) and issubclass(owner, Enum)):
+        raise pickle.UnpicklingError(f"[checkpoint] expected a member of an enumeration, got {name} of {owner!r}")
+    return owner[name]
 
 
 class _Unpickler(pickle.Unpickler):
@@ -160,7 +171,9 @@ class _Unpickler(pickle.Unpickler):
                 return value
         if (module, name) == ("torch.serialization", "_get_layout"):
             return lambda text: flambeau.strided
-        if (module, name) in _PLAIN and name != "getattr":
+        if name == "getattr" and module in ("builtins", "__builtin__"):
+            return _enum_member
+        if (module, name) in _PLAIN:
             import importlib
 
             return getattr(importlib.import_module(module), name)

@@ -22,6 +22,26 @@ from flambeau.jit._ir import Value
 from flambeau.jit._schemas import Match, Signature, convert, match_any, signatures
 
 
+# Operators of a number and a tensor, which ATen has for a tensor and a number only: what is done to the tensor first, and
+# the operator of both the other way round.
+NUMBER_FIRST = {
+    "aten::add": ("", "aten::add"),
+    "aten::sub": ("aten::neg", "aten::add"),
+    "aten::mul": ("", "aten::mul"),
+    "aten::div": ("aten::reciprocal", "aten::mul"),
+    "aten::lt": ("", "aten::gt"),
+    "aten::gt": ("", "aten::lt"),
+    "aten::le": ("", "aten::ge"),
+    "aten::ge": ("", "aten::le"),
+    "aten::eq": ("", "aten::eq"),
+    "aten::ne": ("", "aten::ne"),
+}
+
+
+def _number_before_tensor(left: Value, right: Value) -> bool:
+    return isinstance(right.type(), T.TensorType) and (left.type() in T.NUMBERS or left.type() == T.NUMBER)
+
+
 class Calls:
     """The part of the emitter that handles calls."""
 
@@ -87,6 +107,10 @@ class Calls:
         return self.call_operator(name, inputs, {}, node)
 
     def call_operator(self, name: str, args: list[Value], kwargs: dict[str, Value], node: Any) -> Any:
+        if name in NUMBER_FIRST and len(args) == 2 and not kwargs and _number_before_tensor(*args):
+            unary, name = NUMBER_FIRST[name]
+            tensor = self.operator(unary, [args[1]], node) if unary else args[1]
+            args = [tensor, args[0]]
         candidates = signatures(name)
         if not candidates:
             raise self.error(

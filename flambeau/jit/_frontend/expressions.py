@@ -208,7 +208,7 @@ class Expressions:
             return self.operator("aten::percentFormat", [left, right], node)
         if op is ast.Add and isinstance(left.type(), T.TupleType) and isinstance(right.type(), T.TupleType):
             return Several([*self.elements_of(left, node), *self.elements_of(right, node)]).value(self, node)  # type: ignore[arg-type]
-        if op is ast.FloorDiv and (isinstance(left.type(), T.TensorType) or isinstance(right.type(), T.TensorType)):
+        if op is ast.FloorDiv and isinstance(left.type(), T.TensorType):
             return self.operator("aten::floor_divide", [left, right], node)
         return self.operator(f"aten::{name}", [left, right], node)
 
