@@ -10,7 +10,7 @@ import pytest
 
 import flambeau
 
-PROGRAM = pathlib.Path(__file__).parent / "programs" / "ray_workers.py"
+PROGRAM = pathlib.Path(__file__).parent / "ray_workers.py"
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs the package ray")

@@ -224,7 +224,7 @@ def test_rows_of_a_scripted_embedding_are_renormalized():
 
 
 def number_first(x):
-    return 2 * x + (1 - x) / (3.0 + x) + 2**x + 1 / x + (2 < x) + (2 == x) + 5 % x + torch.sigmoid(1.5 * x)
+    return 2 * x + (1 - x) / (3.0 + x) + 2**x + 1 / x + (2 < x) + (2 == x) + 5 % x + torch.sigmoid(1.5 * x)  # noqa: SIM300
 
 
 def test_operators_of_a_number_and_a_tensor():

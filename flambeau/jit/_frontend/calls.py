@@ -21,7 +21,6 @@ from flambeau.jit._frontend.sugar import (
 from flambeau.jit._ir import Value
 from flambeau.jit._schemas import Match, Signature, convert, match_any, signatures
 
-
 # Operators of a number and a tensor, which ATen has for a tensor and a number only: what is done to the tensor first, and
 # the operator of both the other way round.
 NUMBER_FIRST = {
