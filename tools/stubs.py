@@ -164,18 +164,15 @@ class Operators:
 
     def declaration(self, function: Any, method: bool, indent: str = "") -> str:
         lines = []
+        module, name = self.documentation.public_name(function)
         schemas = [self.parse(text) for text in function._schemas]
         for schema in schemas:
             for parameters in dict.fromkeys(
                 filter(None, (self.parameters(schema, method), self.variadic(schema, method)))
             ):
-                lines.append(f"def {function.__name__}({parameters}) -> {self.result(schema)}:")
+                lines.append(f"def {name}({parameters}) -> {self.result(schema)}:")
         lines = list(dict.fromkeys(lines))
-        text = (
-            (self.documentation.find(function.__module__, function.__name__) or "")
-            .replace("\\", "\\\\")
-            .replace('"""', "'''")
-        )
+        text = (self.documentation.find(module, name) or "").replace("\\", "\\\\").replace('"""', "'''")
         body = "\n" + inspect.cleandoc(f'r"""{text}\n"""') if text else " ..."
         body = body.replace("\n", f"\n{indent}    ") if text else body
         mark = f"{indent}@overload\n" if len(lines) > 1 else ""
@@ -316,7 +313,8 @@ def installed(module: Any, operators: Operators) -> str:
     )
     lines = []
     for name, value in functions:
-        lines.append(operators.declaration(value, False) if value.__name__ == name else f"{name} = {value.__name__}\n")
+        own = operators.documentation.public_name(value)[1]
+        lines.append(operators.declaration(value, False) if own == name else f"{name} = {own}\n")
     return "".join(lines)
 
 
