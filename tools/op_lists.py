@@ -50,6 +50,7 @@ ALLOWED = {
     "flambeau/jit/_aten_forms.py": "ATen's forms of functions of nn.functional, which archives contain",
     "flambeau/jit/_archive/write.py": "operators by the version of the format in which they changed",
     "flambeau/jit/_builtins.py": "the operators of scripts on numbers and containers, and the arguments of ATen's losses",
+    "flambeau/jit/_frontend/calls.py": "the operators of scripts that take a number before a tensor",
     "flambeau/jit/_frontend/statements.py": "the operators of Python's syntax",
     "flambeau/jit/_library/functional.py": "values of the argument `mode`",
     "flambeau/nn/init.py": "values of the argument `nonlinearity`",
