@@ -83,10 +83,10 @@ def refuse(function: Callable[..., Any]) -> None:
         return
     if isinstance(function, FunctionType):
         theirs = str(function.__globals__.get("__name__")).partition(".")[0] == "torch"
-    elif isinstance(function, (MethodDescriptorType, WrapperDescriptorType)):
+    elif type(function) in (MethodDescriptorType, WrapperDescriptorType):
         theirs = not issubclass(fl.Tensor, function.__objclass__)
     else:  # native functions of the package have a class of their own, or are found in its native module
-        native = isinstance(function, BuiltinFunctionType)
+        native = type(function) is BuiltinFunctionType
         theirs = native and getattr(fl._C, function.__name__, None) is not function
     if theirs:
         raise TypeError(f"[torch.{function.__name__}] expected tensors of PyTorch, got a flambeau.Tensor: {_CURE}")

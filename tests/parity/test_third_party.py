@@ -29,9 +29,10 @@ def run(flambeau, *arguments):
 
 @pytest.mark.parametrize("case", TIMM + TRANSFORMERS)
 def test_models_agree(case, tmp_path):
-    library = "timm" if case in TIMM else "transformers"
-    if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
+    # timm imports torchvision, whose wheels do not load beside every build of PyTorch.
+    for library in ("timm", "torchvision") if case in TIMM else ("transformers",):
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed")
     weights = str(tmp_path / "weights.npz")
     run(False, case, weights, str(tmp_path / "torch.npz"))
     run(True, case, weights, str(tmp_path / "flambeau.npz"))
