@@ -147,7 +147,43 @@ def _wrong_type(schema: Signature, argument: Any, value: Any, position: int) -> 
     )
 
 
-class ScriptFunction:
+class _Compiled:
+    """What a compiled function and a compiled method show of themselves."""
+
+    function: Function
+
+    @property
+    def graph(self) -> Graph:
+        graph = self.function.ensure().graph
+        assert graph is not None
+        return graph
+
+    @property
+    def inlined_graph(self) -> Graph:
+        from flambeau.jit._passes import inlined
+
+        return inlined(self.graph)
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        self(*args, **kwargs)
+        return self.inlined_graph
+
+    @property
+    def schema(self) -> Signature:
+        return self.function.ensure().schema
+
+    @property
+    def code(self) -> str:
+        return self.code_with_constants[0]
+
+    @property
+    def code_with_constants(self) -> tuple[str, Any]:
+        from flambeau.jit._print_code import function_code
+
+        return function_code(self.function)
+
+
+class ScriptFunction(_Compiled):
     """What `jit.script` and `jit.trace` return for a function."""
 
     def __init__(self, function: Function, python: Any = None) -> None:
@@ -179,36 +215,6 @@ class ScriptFunction:
     @property
     def qualified_name(self) -> str:
         return self.function.name
-
-    @property
-    def graph(self) -> Graph:
-        graph = self.function.ensure().graph
-        assert graph is not None
-        return graph
-
-    @property
-    def inlined_graph(self) -> Graph:
-        from flambeau.jit._passes import inlined
-
-        return inlined(self.graph)
-
-    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
-        self(*args, **kwargs)
-        return self.inlined_graph
-
-    @property
-    def schema(self) -> Signature:
-        return self.function.ensure().schema
-
-    @property
-    def code(self) -> str:
-        return self.code_with_constants[0]
-
-    @property
-    def code_with_constants(self) -> tuple[str, Any]:
-        from flambeau.jit._print_code import function_code
-
-        return function_code(self.function)
 
     def get_debug_state(self) -> Any:
         from flambeau.jit._debug import DebugState
@@ -249,7 +255,7 @@ class ScriptFunction:
         return f"<torch.jit.ScriptFunction object at {id(self):#x}>"
 
 
-class BoundMethod:
+class BoundMethod(_Compiled):
     """A compiled method with the object it belongs to: `ScriptMethod`."""
 
     def __init__(self, owner: Any, function: Function) -> None:
@@ -269,36 +275,6 @@ class BoundMethod:
         return function.run()(self.owner, *values)
 
     raw_owner = property(lambda self: self.owner)
-
-    @property
-    def graph(self) -> Graph:
-        graph = self.function.ensure().graph
-        assert graph is not None
-        return graph
-
-    @property
-    def inlined_graph(self) -> Graph:
-        from flambeau.jit._passes import inlined
-
-        return inlined(self.graph)
-
-    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
-        self(*args, **kwargs)
-        return self.inlined_graph
-
-    @property
-    def schema(self) -> Signature:
-        return self.function.ensure().schema
-
-    @property
-    def code(self) -> str:
-        return self.code_with_constants[0]
-
-    @property
-    def code_with_constants(self) -> tuple[str, Any]:
-        from flambeau.jit._print_code import function_code
-
-        return function_code(self.function)
 
     @property
     def qualified_name(self) -> str:
