@@ -1,0 +1,60 @@
+"""Samples of products of quantized numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau.ops.samples import call, samples
+
+
+def _integers(make: Any, *shape: int, dtype: Any) -> Any:
+    import flambeau as fl
+
+    return (fl.arange(fl.Size(shape).numel()) * 37 % 101).reshape(shape).to(dtype)
+
+
+def _weight(make: Any, *shape: int) -> Any:
+    import flambeau as fl
+
+    weight = _integers(make, *shape, dtype=fl.int8) - 50
+    scales = fl.linspace(0.01, 0.03, shape[0])
+    return weight, scales, fl.zeros(shape[0], dtype=fl.int32)
+
+
+@samples("_quantized_linear")
+def quantized_linear(make):
+    import flambeau as fl
+
+    yield call(
+        _integers(make, 3, 5, dtype=fl.uint8), 0.1, 7, *_weight(make, 4, 5), fl.ones(4), 0.2, 3, fl.uint8, "relu"
+    )
+    yield call(_integers(make, 2, 3, 5, dtype=fl.int8), 0.1, 7, *_weight(make, 4, 5), None, 1.0, 0, None)
+    yield call(
+        _integers(make, 3, 5, dtype=fl.uint8), 0.1, 7, *_weight(make, 4, 5), None, 1.0, 0, None, "add", fl.ones(3, 4)
+    )
+
+
+@samples("_quantized_conv")
+def quantized_conv(make):
+    import flambeau as fl
+
+    image = _integers(make, 2, 4, 5, 5, dtype=fl.uint8)
+    settings = ([1, 1], [1, 1], [1, 1])
+    yield call(image, 0.1, 7, *_weight(make, 4, 4, 3, 3), fl.ones(4), *settings, 1, 0.2, 3, fl.uint8, "relu")
+    yield call(image, 0.1, 7, *_weight(make, 4, 2, 3, 3), None, *settings, 2, 1.0, 0, None)
+
+
+@samples("_quantized_linear_dynamic")
+def quantized_linear_dynamic(make):
+    import flambeau as fl
+
+    yield call(fl.linspace(-1, 1, 15).reshape(3, 5), *_weight(make, 4, 5), fl.ones(4))
+    yield call(fl.linspace(-1, 1, 15).reshape(3, 5), *_weight(make, 4, 5), None, False, "relu")
+
+
+@samples("_quantized_dynamically")
+def quantized_dynamically(make):
+    import flambeau as fl
+
+    yield call(fl.linspace(-1, 2, 15).reshape(3, 5))
+    yield call(fl.linspace(0, 2, 15), False)
