@@ -16,15 +16,7 @@ from flambeau.ops import batching
 from flambeau.ops.batching import Held
 from flambeau.ops.record import find as find_record
 from flambeau.ops.rules import batching as rules
-
-
-@functools.cache
-def _functional(name: str) -> str | None:
-    """The operator of which this is the in-place form."""
-    base, dot, overload = name.partition(".")
-    if not base.endswith("_") or base.startswith("__"):
-        return None
-    return base[:-1] + dot + overload
+from flambeau.ops.rules import functional_name
 
 
 @functools.cache
@@ -42,7 +34,7 @@ def run(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     """The result of an operator on batched tensors. A rule that wrote to the first argument returns it."""
     name = func._full_name
     held_args, held_kwargs = _hold(mode, args), {k: _hold_one(mode, v) for k, v in kwargs.items()}
-    base = _functional(name)
+    base = functional_name(name)
     if base is not None and rules.find(name) is None:
         return _in_place(mode, func, base, args, held_args, held_kwargs)
     result = _rule_of(name)(mode, func, *held_args, **held_kwargs)
@@ -82,7 +74,7 @@ def _in_place(
 @functools.cache
 def is_random(name: str) -> bool:
     """Whether the operator of that name draws random numbers."""
-    record = find_record(name) or find_record(_functional(name) or "")
+    record = find_record(name) or find_record(functional_name(name) or "")
     return record is not None and "random" in record.tags
 
 
@@ -96,7 +88,7 @@ def random(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], ba
         )
     if mode.randomness == "same" and not batched:
         return func(*args, **kwargs)
-    in_place = _functional(name) is not None or (args and func._schema.arguments[0].alias_info is not None)
+    in_place = functional_name(name) is not None or (args and func._schema.arguments[0].alias_info is not None)
     if in_place:
         target = args[0]
         if not mode.owns(target):

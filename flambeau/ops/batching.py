@@ -8,11 +8,12 @@ without a rule is computed element by element.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
 from flambeau._C import Tensor
+from flambeau.ops.rules import named_arguments
 
 
 class Held:
@@ -57,14 +58,6 @@ def written(func: Any, target: Any) -> Held:
             "that has more elements than `self`"
         )
     return target
-
-
-def _named(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by name, defaults filled in."""
-    values = {a.name: a.default_value for a in func._schema.arguments}
-    values.update(zip(values, args))
-    values.update(kwargs)
-    return values
 
 
 def _call(func: Any, values: dict[str, Any]) -> Any:
@@ -136,7 +129,7 @@ def _category(dtype: Any) -> int:
 
 def reduction(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     """The rule of all reduction records: the dimensions are counted behind the batch."""
-    values = _named(func, args, kwargs)
+    values = named_arguments(func, args, kwargs)
     first = next(iter(values))
     held = values[first]
     if not isinstance(held, Held):
@@ -177,7 +170,7 @@ def on_value(mode: Any, func: Any, held: Any, *args: Any, **kwargs: Any) -> Any:
 
 def along(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     """The operator with its dimensions counted after the batch."""
-    values = _named(func, args, kwargs)
+    values = named_arguments(func, args, kwargs)
     first = next(iter(values))
     held = values[first]
     rest = [v for k, v in values.items() if k != first]

@@ -7,6 +7,7 @@ A family keeps the rules of each kind in a module of its folder, beside its reco
   batching     the operator on tensors with a hidden batch dimension (`func.vmap`)
   samples      calls with which the operator is tested
   onnx         the operator in ONNX
+  sharding     the operator on tensors that are divided among processes (`distributed.tensor`)
 
 Rules are registered with a decorator, by full name, and found by it. The module of a family is imported when a rule of
 its kind is first asked for; `Record.definition`, `Record.shape` and so on are the same rules.
@@ -32,7 +33,7 @@ itself (`_sees_parts = False`) see operators as they are.
 **ONNX rules** take a builder and arguments of the operator by name, add nodes to a graph and return its values:
 `flambeau/onnx/_builder.py` says what they are written with. An operator without one is taken apart.
 
-**Batching rules** are described in `ops/batching.py`, **samples** in `ops/samples.py`.
+**Batching rules** are described in `ops/batching.py`, **sharding rules** in `ops/sharding.py`, **samples** in `ops/samples.py`.
 """
 
 from __future__ import annotations
@@ -127,7 +128,24 @@ shape = Rules("shapes")
 batching = Rules("batching")
 samples = Rules("samples")
 onnx = Rules("onnx")
-KINDS = frozenset(rules.module for rules in (definition, shape, batching, samples, onnx))
+sharding = Rules("sharding")
+KINDS = frozenset(rules.module for rules in (definition, shape, batching, samples, onnx, sharding))
+
+
+def functional_name(name: str) -> str | None:
+    """The full name of the operator of which this is the in-place form."""
+    base, dot, overload = name.partition(".")
+    if not base.endswith("_") or base.startswith("__"):
+        return None
+    return base[:-1] + dot + overload
+
+
+def named_arguments(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, defaults filled in."""
+    values = {argument.name: argument.default_value for argument in func._schema.arguments}
+    values.update(zip(values, args))
+    values.update(kwargs)
+    return values
 
 
 def apply_shape(rule: Rule, arguments: dict[str, Any]) -> Any:

@@ -11,12 +11,13 @@ from flambeau.distributed.tensor import _rules
 from flambeau.distributed.tensor._redistribute import redistribute_local
 from flambeau.distributed.tensor._spec import DTensorSpec, TensorMeta, local_shape
 from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from flambeau.ops import tags
+from flambeau.ops.rules import named_arguments
+from flambeau.ops.sharding import Call
 from flambeau.utils import _pytree as pytree
 
 __all__ = ["dispatch"]
 
-# Operators with a shape among their arguments, which is that of the whole: argument number.
-_SHAPE_ARGUMENT = {"view": 1, "_unsafe_view": 1, "reshape": 1, "expand": 1}
 _told: set[str] = set()
 implicit_replication = False
 # Operators that a block such as `loss_parallel` computes itself: (class, arguments) to result, or NotImplemented.
@@ -59,18 +60,26 @@ def _placements(name: str, value: Any, kind: type, mesh: Any) -> tuple[Placement
 
 
 def _decide(
-    name: str, mesh: Any, metas: list[Any], args: list[Any], current: list[tuple[Placement, ...]], outputs: list[Any]
+    func: Any,
+    mesh: Any,
+    metas: list[Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    current: list[tuple[Placement, ...]],
+    outputs: list[Any],
 ) -> tuple[list[tuple[Placement, ...]], list[tuple[Placement, ...]]]:
     """Placements of inputs and outputs, from the rules' answers for each mesh dimension."""
+    name, arguments = func._full_name, named_arguments(func, args, kwargs)
     required: list[list[Placement]] = [[] for _ in metas]
     given: list[list[Placement]] = [[] for _ in outputs]
     for mesh_dim in range(mesh.ndim):
         placements = [own[mesh_dim] for own in current]
         decision = None
         if any(not p.is_replicate() for p in placements):
-            decision = _rules.decide(name, metas, args, placements, outputs, mesh.size(mesh_dim))
+            call = Call(arguments, metas, placements, outputs, mesh.size(mesh_dim), _writes(func))
+            decision = _rules.decide(name, list(args), call)
             if decision is None:
-                _tell(name, placements)
+                _tell(_name(func), placements)
         inputs, results = decision or ([Replicate()] * len(metas), [Replicate()] * len(outputs))
         for i in range(len(metas)):
             required[i].append(inputs[i])
@@ -104,36 +113,50 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             return result
     values, structure = pytree.tree_flatten((args, kwargs))
     places, mesh = _collect(values, kind)
+    if func._full_name in tags.operators("reshapes"):
+        raise NotImplementedError(
+            f"[{name}] expected an operator that keeps the shape of a DTensor, got one that changes it"
+        )
     current = [_placements(name, values[place], kind, mesh) for place in places]
     metas = [_meta(values[place]) for place in places]
     on_meta = list(values)
     for place, meta in zip(places, metas):
         on_meta[place] = meta
     meta_args, meta_kwargs = pytree.tree_unflatten(on_meta, structure)
-    in_place = name.endswith("_") and not name.endswith("__")
-    if name in ("equal", "_local_scalar_dense", "item", "is_same_size", "allclose"):
-        outputs: list[Any] = []
-        result_structure: Any = None
-    else:
-        result_on_meta = func(*meta_args, **meta_kwargs)
-        flat, result_structure = pytree.tree_flatten(result_on_meta)
-        outputs = [value for value in flat if isinstance(value, flambeau.Tensor)]
-    required, given = _decide(name, mesh, metas, list(meta_args), current, outputs)
-    if in_place and required[0] != current[0]:
+    returns_tensors = any("Tensor" in str(returned) for returned in func._schema.returns)
+    result_on_meta = func(*meta_args, **meta_kwargs) if returns_tensors else None
+    outputs = [value for value in pytree.tree_leaves(result_on_meta) if isinstance(value, flambeau.Tensor)]
+    required, given = _decide(func, mesh, metas, meta_args, meta_kwargs, current, outputs)
+    if _writes(func) and required[0] != current[0]:
         return _in_place_by_copy(kind, func, values, structure, places, current, mesh)
     locals_ = list(values)
     for place, own, target in zip(places, current, required):
         locals_[place] = _local(values[place], kind, mesh, own, target)
     local_args, local_kwargs = pytree.tree_unflatten(locals_, structure)
-    if name in _SHAPE_ARGUMENT and outputs:
-        local_args = list(local_args)
-        local_args[_SHAPE_ARGUMENT[name]] = local_shape(outputs[0].shape, mesh, given[0])
+    if _has_shape(func) and outputs:
+        local_args = _with_shape(func, local_args, local_shape(outputs[0].shape, mesh, given[0]))
     result = func(*local_args, **local_kwargs)
-    if in_place:
+    if _writes(func):
         return args[0]
-    if result_structure is None:
+    if not returns_tensors:
         return result
     return _wrap_all(kind, result, result_on_meta, mesh, given)
+
+
+def _writes(func: Any) -> bool:
+    """Whether the operator writes to its first argument."""
+    return _name(func).endswith("_") and not _name(func).endswith("__")
+
+
+def _has_shape(func: Any) -> bool:
+    """Whether the shape of the result is an argument, as of `view`."""
+    return any(argument.name in ("size", "shape") for argument in func._schema.arguments)
+
+
+def _with_shape(func: Any, args: Any, shape: list[int]) -> list[Any]:
+    """The arguments with another shape of the result."""
+    named = zip(func._schema.arguments, args)
+    return [shape if argument.name in ("size", "shape") else value for argument, value in named]
 
 
 def _wrap_all(kind: Any, result: Any, on_meta: Any, mesh: Any, given: list[tuple[Placement, ...]]) -> Any:

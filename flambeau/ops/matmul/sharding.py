@@ -1,0 +1,42 @@
+"""Sharding rules of matrix products: by rows, columns, batches, or the summed dimension, whose results are parts of a sum."""
+
+from __future__ import annotations
+
+from flambeau.ops.rules import sharding
+from flambeau.ops.sharding import Call, Decision, Partial, Placement, R, Shard, broadcast
+
+
+def _factors(left: Placement, right: Placement, batch: int) -> tuple[Placement, Placement, Placement]:
+    """What two factors need that lie so, and how their product lies."""
+    row, column = Shard(batch), Shard(batch + 1)
+    choices: list[tuple[Placement, Placement, Placement]] = [
+        (column, row, Partial()),  # the summed dimension: the last of the first factor, the last but one of the second
+        (row, R, row),
+        (R, column, column),
+    ]
+    if batch:
+        choices.insert(0, (Shard(0), Shard(0), Shard(0)))
+    exact = (choice for choice in choices if choice[:2] == (left, right))
+    by_left = (choice for choice in choices if left == choice[0] != R)
+    by_right = (choice for choice in choices if right == choice[1] != R)
+    preferred = next((choice for choice in by_left if choice[2] == row), None)
+    return next(exact, None) or preferred or next(by_right, None) or next(by_left, None) or (R, R, R)
+
+
+@sharding("mm", "bmm")
+def product(call: Call) -> Decision | None:
+    left, right = call.placements
+    if isinstance(left, Partial) and right.is_replicate():
+        return [left, R], [left]
+    if isinstance(right, Partial) and left.is_replicate():
+        return [R, right], [right]
+    first, second, result = _factors(left, right, call.tensors[0].dim() - 2)
+    return [first, second], [result]
+
+
+@sharding("addmm", "baddbmm")
+def product_and_sum(call: Call) -> Decision | None:
+    added = call.tensors[0]
+    first, second, result = _factors(*call.placements[1:], call.tensors[1].dim() - 2)
+    needed = broadcast(added, result.dim, call.outputs[0].dim()) if isinstance(result, Shard) else result
+    return [needed, first, second], [result]

@@ -1,0 +1,103 @@
+"""Sharding rules of views: where the divided dimension is in the result."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+from flambeau.ops.rules import sharding
+from flambeau.ops.sharding import Call, Decision, Shard, unchanged
+
+sharding("alias", "detach")(unchanged)
+
+
+def view(where: Callable[[Call, int], int | None]) -> Callable[[Call], Decision | None]:
+    """A rule of a function that says where a dimension of the first tensor is in the results; None: not whole there."""
+
+    @functools.wraps(where)
+    def rule(call: Call) -> Decision | None:
+        placement = call.placements[0]
+        if not isinstance(placement, Shard):
+            return call.first(placement)
+        dim = where(call, placement.dim)
+        return None if dim is None else call.first(placement, Shard(dim))
+
+    return rule
+
+
+@sharding("t")
+@view
+def t(call: Call, dim: int) -> int | None:
+    return call.tensors[0].dim() - 1 - dim
+
+
+@sharding("transpose")
+@view
+def transpose(call: Call, dim: int) -> int | None:
+    rank = call.tensors[0].dim()
+    first, second = call.arguments["dim0"] % rank, call.arguments["dim1"] % rank
+    return {first: second, second: first}.get(dim, dim)
+
+
+@sharding("permute")
+@view
+def permute(call: Call, dim: int) -> int | None:
+    rank = call.tensors[0].dim()
+    return [d % rank for d in call.arguments["dims"]].index(dim)
+
+
+@sharding("unsqueeze")
+@view
+def unsqueeze(call: Call, dim: int) -> int | None:
+    return dim + (call.arguments["dim"] % call.outputs[0].dim() <= dim)
+
+
+@sharding("squeeze", "squeeze.dim", "squeeze.dims")
+@view
+def squeeze(call: Call, dim: int) -> int | None:
+    shape = call.tensors[0].shape
+    removed = [d for d in call.dims if shape[d] == 1]
+    full = -(-shape[dim] // call.parts)
+    single = full == 1 or shape[dim] % full == 1  # a part that would lose the dimension too
+    return None if dim in call.dims and single else dim - sum(d < dim for d in removed)
+
+
+@sharding("slice")
+@view
+def slice_(call: Call, dim: int) -> int | None:
+    whole = tuple(call.outputs[0].shape) == tuple(call.tensors[0].shape)
+    return dim if whole or dim not in call.dims else None
+
+
+@sharding("split.Tensor", "split.sizes", "split_with_sizes")
+@view
+def split(call: Call, dim: int) -> int | None:
+    return None if dim in call.dims else dim
+
+
+@sharding("select", "unbind.int")
+@view
+def select(call: Call, dim: int) -> int | None:
+    (removed,) = call.dims
+    return None if dim == removed else dim - (removed < dim)
+
+
+@sharding("expand")
+@view
+def expand(call: Call, dim: int) -> int | None:
+    place = dim + call.outputs[0].dim() - call.tensors[0].dim()
+    return place if call.outputs[0].shape[place] == call.tensors[0].shape[dim] else None
+
+
+@sharding("view", "reshape")
+@view
+def reshape(call: Call, dim: int) -> int | None:
+    """A division survives when its dimension is the first of those it is joined with or divided into."""
+    shape, result = call.tensors[0].shape, call.outputs[0].shape
+    before, size = math.prod(shape[:dim]), shape[dim]
+    for place, length in enumerate(result):
+        if length != 1 and math.prod(result[:place]) == before:
+            even = length % call.parts == 0 and size % call.parts == 0
+            return place if length == size or even else None
+    return None
