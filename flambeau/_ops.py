@@ -573,6 +573,7 @@ _KEY_NAMES = {
     "Autocast": AUTOCAST,
     "AutocastCPU": AUTOCAST,
     "AutocastCUDA": AUTOCAST,
+    "AutocastXPU": AUTOCAST,
     "AutocastPrivateUse1": AUTOCAST,
     "Functionalize": FUNCTIONALIZE,
     "CompositeImplicitAutograd": COMPOSITE,
@@ -597,7 +598,10 @@ def dispatch_key(name: Any) -> int:
 
 
 class DispatchKeySet(int):
-    """A set of dispatch keys; bit n is key n."""
+    """A set of dispatch keys; bit n is key n. Made from such bits, or from one member of `DispatchKey`."""
+
+    def __new__(cls, keys: Any = 0) -> DispatchKeySet:
+        return super().__new__(cls, 1 << int(keys) if hasattr(keys, "name") else int(keys))
 
     def has(self, key: Any) -> bool:
         return bool(self >> dispatch_key(key) & 1)

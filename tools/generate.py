@@ -75,7 +75,7 @@ def quote(text: str) -> str:
 
 
 def identifier(record) -> str:
-    return record.name.replace(".", "_")
+    return record.name.replace("::", "_").replace(".", "_")
 
 
 # ---------------------------------------------------------------- pointwise loops

@@ -1,7 +1,8 @@
 """`import torch` as another name for flambeau, in this process and in the Python processes it starts.
 
 A finder in front of `sys.meta_path` answers for `torch`, `torchvision`, `functorch` and `torch_xla` with the very module objects of
-flambeau, so nothing is imported twice and `torch.nn is flambeau.nn`. The same finder tells `importlib.metadata` about a
+flambeau, so nothing is imported twice and `torch.nn is flambeau.nn`. Where torchvision itself is installed, its own source is
+imported, on flambeau's operators in place of its compiled ones. The same finder tells `importlib.metadata` about a
 distribution called torch. Child processes inherit two environment variables: PYTHONPATH, which leads to
 `bootstrap/sitecustomize.py`, and FLAMBEAU_AS_TORCH, which names the Python installation that it holds for.
 
@@ -112,10 +113,16 @@ class Finder:
     """Finds modules of torch in flambeau, and a distribution called torch."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name.partition(".")[0] not in TARGETS:
+        head = name.partition(".")[0]
+        if head == "torchvision" and _torchvision_is_installed():
+            if name != "torchvision.extension":
+                return None
+            own = "flambeau._compat.torchvision_extension"
+        elif head not in TARGETS:
             return None
+        else:
+            own = own_name(name)
         _ensure_importable()
-        own = own_name(name)
         try:
             module = import_module(own)
         except ModuleNotFoundError as error:
@@ -132,10 +139,23 @@ class Finder:
     def find_distributions(self, context: Any = None) -> Iterator[Any]:
         name = getattr(context, "name", None)
         for alias, version in VERSIONS.items():
+            if alias == "torchvision" and _torchvision_is_installed():
+                continue
             if name is None or name.lower().replace("-", "_") == alias:
                 yield _distribution(alias, version)
 
     def invalidate_caches(self) -> None: ...
+
+
+def _torchvision_is_installed() -> bool:
+    """Whether `import torchvision` finds torchvision's own package on the path."""
+    loaded = sys.modules.get("torchvision")
+    if loaded is not None:
+        return loaded.__name__ == "torchvision"
+    from importlib.machinery import PathFinder
+
+    spec = PathFinder.find_spec("torchvision")
+    return spec is not None and spec.origin is not None
 
 
 def _distribution(name: str, version: str) -> Any:

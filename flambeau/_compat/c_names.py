@@ -98,7 +98,7 @@ def _dispatch_keys() -> Any:
     from flambeau import _ops
 
     members = {}
-    for name in "CPU CUDA Meta Autograd AutogradCPU Autocast AutocastCPU Functionalize Python PrivateUse1".split():
+    for name in (*_ops._KEY_NAMES, "PrivateUse1"):
         try:
             members[name] = _ops.dispatch_key(name)
         except Exception:

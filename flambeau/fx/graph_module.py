@@ -86,6 +86,18 @@ def _set(module: Any, name: str, value: Any, source: Any = None) -> None:
         setattr(module, name, value)
 
 
+# Where `meta` holds attributes that copies get too.
+_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
+
+
+class _CodeOnlyModule(Module):
+    """The state of a module without its class, from which libraries that subclass GraphModule make copies."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        super().__init__()
+        self.__dict__ = body
+
+
 class _Forward:
     """The forward method of a graph module before anybody looked at it: passes recompile more often than they run."""
 

@@ -175,6 +175,9 @@ def script_if_tracing(fn: Any) -> Any:
     return wrapper
 
 
+_script_if_tracing = script_if_tracing  # the name that libraries import
+
+
 def trace(
     func: Any, example_inputs: Any = None, optimize: Any = None, check_trace: bool = True, check_inputs: Any = None, check_tolerance: float = 1e-5,
     strict: bool = True, _force_outplace: bool = False, _module_class: Any = None, _compilation_unit: Any = None, example_kwarg_inputs: Any = None, _store_inputs: bool = True,

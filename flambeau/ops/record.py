@@ -153,6 +153,8 @@ def _add(schema: Schema, kind: str, options: dict[str, Any], where: str, **detai
     for prefix, module in _PREFIXES.items():
         if schema.name.startswith(prefix) and "module" not in options:
             options = {"module": module, "public": schema.name[len(prefix) :], "method": False, **options}
+    if "::" in schema.name:  # of another library, found under `ops.<namespace>` alone
+        options = {"function": False, "method": False, **options}
     first = schema.args[0] if schema.args else None
     if first is None or first.name != "self":
         options.setdefault("method", False)

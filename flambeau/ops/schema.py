@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-_HEAD = re.compile(r"^(?P<name>\w+)(\.(?P<overload>\w+))?\((?P<args>.*)\)\s*->\s*(?P<returns>.*)$", re.S)
+_HEAD = re.compile(r"^(?P<name>(\w+::)?\w+)(\.(?P<overload>\w+))?\((?P<args>.*)\)\s*->\s*(?P<returns>.*)$", re.S)
 _ARG = re.compile(
     r"^(?P<type>[\w|]+(\(!\))?(\[\d*\])?\??(\[\d*\])?\??)\s+(?P<name>\w+)(\s*=\s*(?P<default>.+))?$", re.S
 )

@@ -1,62 +1,175 @@
-"""Image files as tensors, read by Pillow."""
+"""Image files and their bytes as tensors of uint8, read and written by Pillow."""
 
 from __future__ import annotations
 
 import enum
+import io
 from typing import Any
 
 import flambeau
+from flambeau import Tensor
 
 
 class ImageReadMode(enum.Enum):
     """Which channels are wanted."""
 
     UNCHANGED, GRAY, GRAY_ALPHA, RGB, RGB_ALPHA = range(5)
+    RGBA = 4
 
 
-_PILLOW = {"GRAY": "L", "GRAY_ALPHA": "LA", "RGB": "RGB", "RGB_ALPHA": "RGBA"}
+_PILLOW = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
-def _to_tensor(image: Any, mode: Any) -> flambeau.Tensor:
+def _mode(mode: Any) -> ImageReadMode:
+    return ImageReadMode[mode.upper()] if isinstance(mode, str) else ImageReadMode(getattr(mode, "value", mode))
+
+
+def _check_bytes(op: str, input: Any) -> None:
+    if not isinstance(input, Tensor) or input.dtype is not flambeau.uint8 or input.dim() != 1 or input.numel() == 0:
+        shown = f"{input.dtype} {tuple(input.shape)}" if isinstance(input, Tensor) else type(input).__name__
+        raise RuntimeError(f"[{op}] expected the bytes of a file as a one-dimensional tensor of uint8, got {shown}")
+
+
+def _decode(op: str, input: Any, mode: Any, exif: bool, formats: Any = None) -> Tensor:
+    """The pixels (C, H, W) of an encoded image."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
     from flambeau.vision.transforms.functional import pil_to_tensor
 
-    name = mode if isinstance(mode, str) else mode.name
-    return pil_to_tensor(image.convert(_PILLOW[name]) if name in _PILLOW else image)
+    _check_bytes(op, input)
+    try:
+        image = Image.open(io.BytesIO(input.numpy().tobytes()), formats=formats)
+        image.load()
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise RuntimeError(f"[{op}] expected an image of a known format, got other bytes: {error}") from None
+    wanted = _PILLOW.get(_mode(mode).value)
+    if exif:
+        image = ImageOps.exif_transpose(image)
+    if wanted is None and image.mode in ("P", "1"):
+        wanted = "L" if image.mode == "1" else "RGBA" if "transparency" in image.info else "RGB"
+    if wanted is not None and wanted != image.mode:
+        image = image.convert(wanted)
+    pixels = pil_to_tensor(image)
+    return pixels.to(flambeau.uint16) if pixels.dtype in (flambeau.int16, flambeau.int32) else pixels
 
 
-def read_image(path: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> flambeau.Tensor:
-    """(C, H, W) of bytes."""
-    from PIL import Image
-
-    with Image.open(path) as image:
-        return _to_tensor(image, mode)
-
-
-def decode_image(input: Any, mode: Any = ImageReadMode.UNCHANGED, **options: Any) -> flambeau.Tensor:
-    """The same of the bytes of a file, or of a path."""
-    import io
-
-    from PIL import Image
-
-    source = io.BytesIO(bytes(input.numpy())) if isinstance(input, flambeau.Tensor) else input
-    with Image.open(source) as image:
-        return _to_tensor(image, mode)
+def read_file(path: Any) -> Tensor:
+    """The bytes of a file."""
+    try:
+        with open(path, "rb") as file:
+            content = bytearray(file.read())
+    except OSError as error:
+        raise RuntimeError(f"[Errno {error.errno}] {error.strerror}: {str(path)!r}") from None
+    if not content:
+        raise RuntimeError(f"[read_file] expected a non-empty file, got {str(path)!r}")
+    return flambeau.frombuffer(content, dtype=flambeau.uint8)
 
 
-def read_file(path: Any) -> flambeau.Tensor:
-    with open(path, "rb") as file:
-        return flambeau.frombuffer(bytearray(file.read()), dtype=flambeau.uint8)
+def write_file(filename: Any, data: Tensor) -> None:
+    """Write bytes into a file."""
+    _check_bytes("write_file", data)
+    with open(filename, "wb") as file:
+        file.write(data.numpy().tobytes())
 
 
-def _write(tensor: flambeau.Tensor, filename: Any, **options: Any) -> None:
+def decode_png(input: Tensor, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
+    return _decode("decode_png", input, mode, apply_exif_orientation, ("PNG",))
+
+
+def decode_jpeg(
+    input: Any, mode: Any = ImageReadMode.UNCHANGED, device: Any = "cpu", apply_exif_orientation: bool = False
+) -> Any:
+    """Pixels of a JPEG, or of each of a list."""
+    if isinstance(input, (list, tuple)):
+        if not input:
+            raise ValueError("[decode_jpeg] expected at least one image, got an empty list")
+        return [decode_jpeg(item, mode, device, apply_exif_orientation) for item in input]
+    return _decode("decode_jpeg", input, mode, apply_exif_orientation, ("JPEG",)).to(device)
+
+
+def decode_webp(input: Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Tensor:
+    return _decode("decode_webp", input, mode, False, ("WEBP",))
+
+
+def decode_gif(input: Tensor) -> Tensor:
+    """(3, H, W), or (frames, 3, H, W) of an animation."""
+    from PIL import Image, ImageSequence
+
+    from flambeau.vision.transforms.functional import pil_to_tensor
+
+    _check_bytes("decode_gif", input)
+    with Image.open(io.BytesIO(input.numpy().tobytes()), formats=("GIF",)) as image:
+        frames = [pil_to_tensor(frame.convert("RGB")) for frame in ImageSequence.Iterator(image)]
+    return frames[0] if len(frames) == 1 else flambeau.stack(frames)
+
+
+def decode_image(input: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
+    """Pixels of a PNG, JPEG, GIF or WebP, from its bytes or a path."""
+    data = input if isinstance(input, Tensor) else read_file(input)
+    if data.dim() == 1 and data.numel() > 4 and bytes(data[:4].tolist()) == b"GIF8":
+        return decode_gif(data)
+    return _decode("decode_image", data, mode, apply_exif_orientation)
+
+
+def read_image(path: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
+    """Pixels of an image file."""
+    return decode_image(read_file(path), mode, apply_exif_orientation)
+
+
+def _encode(op: str, input: Tensor, **options: Any) -> Tensor:
     from flambeau.vision.transforms.functional import to_pil_image
 
-    to_pil_image(tensor).save(filename, **options)
+    if input.dtype is not flambeau.uint8:
+        raise RuntimeError(f"[{op}] expected an image of uint8, got {input.dtype}")
+    if input.dim() != 3 or input.shape[0] not in (1, 3):
+        raise RuntimeError(f"[{op}] expected an image of shape (1 or 3, height, width), got {tuple(input.shape)}")
+    stream = io.BytesIO()
+    to_pil_image(input).save(stream, **options)
+    return flambeau.frombuffer(bytearray(stream.getvalue()), dtype=flambeau.uint8)
 
 
-def write_png(input: flambeau.Tensor, filename: Any, compression_level: int = 6) -> None:
-    _write(input, filename, format="PNG", compress_level=compression_level)
+def encode_png(input: Tensor, compression_level: int = 6) -> Tensor:
+    if not 0 <= compression_level <= 9:
+        raise RuntimeError(f"[encode_png] expected a compression level from 0 to 9, got {compression_level}")
+    return _encode("encode_png", input, format="PNG", compress_level=compression_level)
 
 
-def write_jpeg(input: flambeau.Tensor, filename: Any, quality: int = 75) -> None:
-    _write(input, filename, format="JPEG", quality=quality)
+def encode_jpeg(input: Any, quality: int = 75) -> Any:
+    if not 1 <= quality <= 100:
+        raise ValueError(f"[encode_jpeg] expected a quality from 1 to 100, got {quality}")
+    if isinstance(input, (list, tuple)):
+        if not input:
+            raise ValueError("[encode_jpeg] expected at least one image, got an empty list")
+        return [encode_jpeg(image, quality) for image in input]
+    return _encode("encode_jpeg", input, format="JPEG", quality=quality)
+
+
+def write_png(input: Tensor, filename: Any, compression_level: int = 6) -> None:
+    write_file(filename, encode_png(input, compression_level))
+
+
+def write_jpeg(input: Tensor, filename: Any, quality: int = 75) -> None:
+    write_file(filename, encode_jpeg(input, quality))
+
+
+def register_operators() -> None:
+    """`ops.image`, under the names of torchvision's own extension for images."""
+    from flambeau import library
+
+    if "decode_image" in dir(flambeau.ops.image):
+        return
+    decoded = "(Tensor data, int mode, bool apply_exif_orientation=False) -> Tensor"
+    operators = {
+        "decode_png": (decoded, decode_png),
+        "decode_jpeg": (decoded, lambda data, mode, exif=False: decode_jpeg(data, mode, "cpu", exif)),
+        "decode_image": (decoded, decode_image),
+        "decode_webp": ("(Tensor encoded_data, int mode) -> Tensor", decode_webp),
+        "decode_gif": ("(Tensor data) -> Tensor", decode_gif),
+        "encode_png": ("(Tensor input, int compression_level) -> Tensor", encode_png),
+        "encode_jpeg": ("(Tensor input, int quality) -> Tensor", encode_jpeg),
+        "read_file": ("(str path) -> Tensor", read_file),
+        "write_file": ("(str filename, Tensor data) -> ()", write_file),
+    }
+    for name, (schema, function) in operators.items():
+        library.define(f"image::{name}", schema)
+        library.impl(f"image::{name}", "CompositeImplicitAutograd", function)

@@ -52,7 +52,7 @@ NEEDS_VALUES = set(
     "tensor_split.tensor_indices_or_sections narrow.Tensor repeat_interleave.Tensor repeat_interleave.self_Tensor allclose "
     "equal _sparse_groups _unique _unique_rows bincount cpu _to_cpu to.device "
     "_foreach_addcmul.Tensor _foreach_addcmul_.Tensor _foreach_addcdiv.Tensor _foreach_addcdiv_.Tensor lstm.data gru.data "
-    "rnn_tanh.data rnn_relu.data _pack_padded_sequence _pad_packed_sequence".split()
+    "rnn_tanh.data rnn_relu.data _pack_padded_sequence _pad_packed_sequence torchvision::nms torchvision::qnms".split()
 )
 
 

@@ -117,22 +117,22 @@ def callable_value(e: Any, obj: Any, node: Any) -> Any:
     if getattr(obj, "__script_if_tracing_wrapper", False):
         obj = obj.__original_fn  # type: ignore[attr-defined]
     library = _library_for(obj)
-    if library is not None:
-        return FunctionRef([library])
+    if library:
+        return FunctionRef(library)
     return FunctionRef([compile_function(inspect.unwrap(obj))])
 
 
-def _library_for(obj: Any) -> Any:
+def _library_for(obj: Any) -> list[Any]:
+    """What is compiled in place of a function of the package: its overloads, or nothing."""
     module = getattr(obj, "__module__", "") or ""
     if module.partition(".")[0] != "flambeau":
-        return None
-    from flambeau.jit._library import library_function
+        return []
+    from flambeau.jit._library import library_functions
     from flambeau.nn import functional
 
     name = obj.__name__
-    if getattr(functional, name, None) is obj:
-        return library_function(f"functional.{name}")
-    return library_function(f"torch.{name}")
+    own = library_functions(f"functional.{name}") if getattr(functional, name, None) is obj else []
+    return own or library_functions(f"torch.{name}")
 
 
 class Partial:

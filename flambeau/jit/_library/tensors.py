@@ -2,10 +2,14 @@
 
 import flambeau
 from flambeau import Tensor
+from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3, BroadcastingList4
 
 aten = flambeau.ops.aten
 
-__all__ = ["unique", "unique_consecutive", "tensordot", "cartesian_prod"]
+__all__ = [
+    "unique", "unique_consecutive", "tensordot", "cartesian_prod",
+    "_single", "_single__1", "_pair", "_pair__1", "_triple", "_triple__1", "_quadruple", "_quadruple__1",
+]  # fmt: skip
 
 
 def unique(
@@ -39,3 +43,35 @@ def tensordot(a: Tensor, b: Tensor, dims: int = 2) -> Tensor:
 
 def cartesian_prod(tensors: list[Tensor]) -> Tensor:
     return aten.cartesian_prod(tensors)
+
+
+def _single(x: BroadcastingList1[int]) -> list[int]:
+    return x
+
+
+def _single__1(x: BroadcastingList1[float]) -> list[float]:
+    return x
+
+
+def _pair(x: BroadcastingList2[int]) -> list[int]:
+    return x
+
+
+def _pair__1(x: BroadcastingList2[float]) -> list[float]:
+    return x
+
+
+def _triple(x: BroadcastingList3[int]) -> list[int]:
+    return x
+
+
+def _triple__1(x: BroadcastingList3[float]) -> list[float]:
+    return x
+
+
+def _quadruple(x: BroadcastingList4[int]) -> list[int]:
+    return x
+
+
+def _quadruple__1(x: BroadcastingList4[float]) -> list[float]:
+    return x

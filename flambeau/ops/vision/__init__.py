@@ -1,0 +1,1 @@
+"""Regions of images: boxes, pooling of boxes, deformable convolution. The names are torchvision's."""
