@@ -119,10 +119,16 @@ _LAZY = {
             "set_autocast_dtype set_autocast_enabled set_autocast_gpu_dtype set_autocast_ipu_dtype "
             "set_autocast_ipu_enabled set_autocast_xla_dtype set_autocast_xla_enabled"
         ),
-        "ao.fake_quantize": "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine",
-        "ao.quantized_tensor": "dequantize quantize_per_tensor quantize_per_channel",
+        "ao.fake_quantize": (
+            "fake_quantize_per_tensor_affine fake_quantize_per_channel_affine fused_moving_avg_obs_fake_quant "
+            "_fake_quantize_learnable_per_tensor_affine _fake_quantize_learnable_per_channel_affine"
+        ),
+        "ao.quantized_tensor": (
+            "dequantize quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic _empty_affine_quantized "
+            "_empty_per_channel_affine_quantized _make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor"
+        ),
         "ao.quantized_types": (
-            "qint8 quint8 qint32 qscheme per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric "
+            "qint8 quint8 quint4x2 qint32 qscheme per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric "
             "per_channel_affine_float_qparams"
         ),
         "compiler": "compile",

@@ -80,6 +80,14 @@ def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
     return methods.rebuild(layout, data)
 
 
+def _rebuild_qtensor(
+    storage: Any, storage_offset: int, size: Any, stride: Any, quantizer_params: Any, requires_grad: bool, hooks: Any
+) -> Tensor:
+    from flambeau.ao import quantized_tensor
+
+    return quantized_tensor.rebuild(storage, storage_offset, size, stride, quantizer_params)
+
+
 def _rebuild_parameter(data: Tensor, requires_grad: bool, backward_hooks: Any) -> Tensor:
     return flambeau.nn.Parameter(data, requires_grad)
 

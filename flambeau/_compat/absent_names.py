@@ -19,11 +19,7 @@ _ROCM = "ROCm is not supported"
 _GPU = "this part of CUDA is not written"
 
 _FSDP = "DataParallelMeshDims FlatParameter"
-_QUANT_NAMES = (
-    "QConfigMapping FakeQuantize FakeQuantizeBase default_qat_qconfig disable_observer disable_fake_quant enable_fake_quant "
-    "enable_observer fuse_modules_qat get_default_qat_qconfig get_default_qconfig_mapping float_qparams_weight_only_qconfig "
-    "get_default_qat_qconfig_mapping get_default_qconfig_propagation_list prepare_qat quantize_qat"
-)
+_QUANT_NAMES = "QConfigMapping get_default_qconfig_mapping get_default_qat_qconfig_mapping"
 _QUANT_FX = "convert_fx prepare_fx prepare_qat_fx fuse_fx convert_to_reference_fx"
 _CHECKPOINT = "distributed.checkpoint"
 
@@ -31,7 +27,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "": (
         "it is not written", "empty_quantized PyTorchFileReader"
         " :float4_e2m1fn_x2 :complex32"
-        " :quint4x2 :quint2x4 :uint1 :uint2 :uint3 :uint4 :uint5 :uint6 :uint7 :int1 :int2 :int3 :int4",
+        " :quint2x4 :uint1 :uint2 :uint3 :uint4 :uint5 :uint6 :uint7 :int1 :int2 :int3 :int4",
     ),
     # ------------------------------------------------------------------------------------------ capture and compile
     "fx.passes.regional_inductor": (_COMPILER, "regional_inductor"),
@@ -81,18 +77,13 @@ TABLE: dict[str, tuple[str, str]] = {
         "load_graph_and_inputs run_baseline_no_fusion run_nnc run_nvfuser",
     ),
     # ------------------------------------------------------------------------------------------ quantization, dtypes
-    "ao.nn.quantized.dynamic": (_QUANT, "RNNCell LSTMCell GRUCell"),
-    "ao.nn.quantized": (_QUANT, "Conv3d Embedding LayerNorm"),
-    "ao.nn.intrinsic": (_QUANT, "ConvBn2d ConvBnReLU2d"),
-    "ao.nn.quantized.modules.utils": (_QUANT, "WeightedQuantizedModule"),
+    "ao.nn.quantized": (_QUANT, "LSTM MultiheadAttention"),
     "ao.pruning": ("pruning schedules are not written", "WeightNormSparsifier BaseSparsifier"),
     "ao.quantization": (_QUANT, _QUANT_NAMES),
-    "ao.quantization.fake_quantize": (_QUANT, "FakeQuantize FakeQuantizeBase"),
     "ao.quantization.fx": (_QUANT, ""),
     "ao.quantization.qconfig_mapping": (_QUANT, "QConfigMapping"),
     "ao.quantization.quantize_fx": (_QUANT, _QUANT_FX),
     "quantization": (_QUANT, _QUANT_NAMES),
-    "quantization.fake_quantize": (_QUANT, "FakeQuantize"),
     "quantization.quantize_fx": (_QUANT, _QUANT_FX),
     # ------------------------------------------------------------------------------------------ several processes
     "distributed._shard": ("", ""),

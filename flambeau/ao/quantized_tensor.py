@@ -11,13 +11,22 @@ from typing import Any, NamedTuple
 
 import flambeau as fl
 from flambeau import Tensor
-from flambeau.ao.quantized_types import QuantizedType, per_channel_affine, per_tensor_affine, qint8, qint32, quint8
+from flambeau.ao.quantized_types import (
+    QuantizedType,
+    per_channel_affine,
+    per_channel_affine_float_qparams,
+    per_tensor_affine,
+    qint8,
+    qint32,
+    quint4x2,
+    quint8,
+)
 from flambeau.ops import tags
 from flambeau.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["Grid", "QuantizedTensor", "dequantize", "quantize_per_channel", "quantize_per_tensor"]
 
-_STORED = {qint8: fl.int8, quint8: fl.uint8, qint32: fl.int32}
+_STORED = {qint8: fl.int8, quint8: fl.uint8, qint32: fl.int32, quint4x2: fl.uint8}
 _NAMES = {fl.int8: qint8, fl.uint8: quint8, fl.int32: qint32}
 
 
@@ -31,8 +40,16 @@ class Grid(NamedTuple):
 
     @property
     def bounds(self) -> tuple[int, int]:
+        if self.dtype is quint4x2:
+            return 0, 15
         info = fl.iinfo(_STORED[self.dtype])
         return info.min, info.max
+
+    @property
+    def scheme(self) -> Any:
+        if self.axis is None:
+            return per_tensor_affine
+        return per_channel_affine_float_qparams if self.zero_point.is_floating_point() else per_channel_affine
 
     def spread(self, ndim: int) -> tuple[Any, Any]:
         """Scale and zero point as they broadcast to a tensor."""
@@ -43,7 +60,10 @@ class Grid(NamedTuple):
 
     def quantize(self, values: Tensor) -> QuantizedTensor:
         scale, zero_point = self.spread(values.dim())
-        whole = (values.float() * (1.0 / scale)).round() + zero_point
+        if self.scheme is per_channel_affine_float_qparams:  # the zero point need not be on the grid
+            whole = (values.float() * (1.0 / scale) + zero_point).round()
+        else:
+            whole = (values.float() * (1.0 / scale)).round() + zero_point
         return self.hold(whole.clamp(*self.bounds))
 
     def hold(self, whole: Tensor) -> QuantizedTensor:
@@ -68,7 +88,59 @@ def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axi
             f"[quantize_per_channel] expected a scale and a zero point for each index of dimension {axis} of "
             f"{tuple(input.shape)}, got {tuple(scales.shape)} and {tuple(zero_points.shape)}"
         )
-    return Grid(dtype, scales.detach().double(), zero_points.detach().long(), axis).quantize(input)
+    return channel_grid(dtype, scales, zero_points, axis).quantize(input)
+
+
+def channel_grid(dtype: QuantizedType, scales: Tensor, zero_points: Tensor, axis: int) -> Grid:
+    """A grid for each index of a dimension. Zero points are integers, or numbers of floating point beside the grid."""
+    scales, zero_points = scales.detach(), zero_points.detach()
+    if zero_points.is_floating_point():
+        return Grid(dtype, scales.float(), zero_points.float(), axis)
+    return Grid(dtype, scales.double(), zero_points.long(), axis)
+
+
+def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -> QuantizedTensor:
+    """On a grid between the smallest and the largest value."""
+    dtype = _checked("quantize_per_tensor_dynamic", input, dtype)
+    _, scale, zero_point = fl._ops._quantized_dynamically(input, reduce_range)
+    shift = 0 if dtype is quint8 else (64 if reduce_range else 128)
+    return Grid(dtype, float(scale.item()), int(zero_point.item()) - shift).quantize(input)
+
+
+def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> QuantizedTensor:
+    """Integers as they are, on a grid."""
+    return Grid(_NAMES[input.dtype], float(scale), int(zero_point)).hold(input)
+
+
+def _make_per_channel_quantized_tensor(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> QuantizedTensor:
+    """Integers as they are, on a grid for each index of a dimension."""
+    return channel_grid(_NAMES[input.dtype], scale, zero_point, axis).hold(input)
+
+
+def _empty_affine_quantized(
+    size: Any, *more: int, scale: float = 1.0, zero_point: int = 0, dtype: Any = quint8, **options: Any
+) -> QuantizedTensor:
+    shape = (size, *more) if isinstance(size, int) else tuple(size)
+    return Grid(dtype, float(scale), int(zero_point)).hold(fl.empty(shape, dtype=_STORED[dtype], **options))
+
+
+def _empty_per_channel_affine_quantized(
+    size: Any, *, scales: Tensor, zero_points: Tensor, axis: int, dtype: Any = quint8, **options: Any
+) -> QuantizedTensor:
+    return channel_grid(dtype, scales, zero_points, axis).hold(fl.empty(tuple(size), dtype=_STORED[dtype], **options))
+
+
+def rebuild(storage: Any, offset: int, size: Any, stride: Any, quantizer: Any, *ignored: Any) -> QuantizedTensor:
+    """A tensor of a checkpoint: its integers, and what PyTorch keeps of its grid."""
+    from flambeau.serialization.unpickler import rebuild_tensor
+
+    integers = rebuild_tensor(storage, offset, size, stride)
+    scheme, *values = quantizer
+    if scheme is per_tensor_affine:
+        return _make_per_tensor_quantized_tensor(integers, *values)
+    if scheme not in (per_channel_affine, per_channel_affine_float_qparams) or len(values) != 3:
+        raise RuntimeError(f"[load] expected a grid per tensor or per channel, got {scheme}")
+    return _make_per_channel_quantized_tensor(integers, *values)
 
 
 def dequantize(tensor: Any) -> Any:
@@ -110,7 +182,21 @@ class QuantizedTensor(Tensor):
         return True
 
     def qscheme(self) -> Any:
-        return per_tensor_affine if self._grid.axis is None else per_channel_affine
+        return self._grid.scheme
+
+    def quantizer(self) -> tuple[Any, ...]:
+        """What checkpoints keep of the grid."""
+        grid = self._grid
+        return (grid.scheme, grid.scale, grid.zero_point, *([] if grid.axis is None else [grid.axis]))
+
+    def copy_(self, src: Tensor, non_blocking: bool = False) -> QuantizedTensor:  # type: ignore[override]
+        """From values: to the grid of this tensor. From a quantized tensor: with its grid."""
+        if isinstance(src, QuantizedTensor):
+            self._grid, values = src._grid, src.int_repr()
+        else:
+            values = self._grid.quantize(src).int_repr()
+        self.int_repr().copy_(values)
+        return self
 
     def int_repr(self) -> Tensor:  # type: ignore[override]
         with DisableTorchFunctionSubclass():
@@ -120,6 +206,9 @@ class QuantizedTensor(Tensor):
         whole = self.int_repr()
         scale, zero_point = self._grid.spread(whole.dim())
         return (whole.to(fl.int32) - zero_point).float() * scale
+
+    def is_contiguous(self, *args: Any, **kwargs: Any) -> bool:  # type: ignore[override]
+        return self.int_repr().is_contiguous(*args, **kwargs)
 
     def q_scale(self) -> float:  # type: ignore[override]
         self._need(True, "q_scale")

@@ -1,4 +1,4 @@
-"""Names of quantized dtypes and of ways to quantize. They say what to do; there are no tensors of them."""
+"""Quantized dtypes and ways to quantize; `quantized_tensor` has the tensors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = [
     "per_channel_affine", "per_channel_affine_float_qparams", "per_channel_symmetric", "per_tensor_affine",
-    "per_tensor_symmetric", "qint8", "qint32", "qscheme", "quint8",
+    "per_tensor_symmetric", "qint8", "qint32", "qscheme", "quint4x2", "quint8",
 ]  # fmt: skip
 
 
@@ -14,13 +14,13 @@ class qscheme:
     """A way to place the grid of quantized numbers."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
 
     def __repr__(self) -> str:
-        return f"torch.{self._name}"
+        return f"torch.{self.name}"
 
     def __reduce__(self) -> str:
-        return self._name
+        return self.name
 
 
 class QuantizedType(qscheme):
@@ -32,9 +32,16 @@ class QuantizedType(qscheme):
     def __init__(self, name: str, itemsize: int) -> None:
         super().__init__(name)
         self.itemsize = itemsize
+        self.storage_name = (
+            f"Q{'UI' if name[1] == 'u' else 'I'}{name.partition('i')[2]}Storage"  # as checkpoints have it
+        )
+
+    def to_complex(self) -> Any:
+        raise RuntimeError(f"[to_complex] expected a floating point dtype, got {self}")
 
 
 qint8, quint8, qint32 = QuantizedType("qint8", 1), QuantizedType("quint8", 1), QuantizedType("qint32", 4)
+quint4x2 = QuantizedType("quint4x2", 1)  # two numbers of four bits in a byte
 per_tensor_affine = qscheme("per_tensor_affine")
 per_tensor_symmetric = qscheme("per_tensor_symmetric")
 per_channel_affine = qscheme("per_channel_affine")

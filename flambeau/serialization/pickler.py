@@ -93,7 +93,7 @@ class CheckpointPickler(pickle._Pickler):
 
     # -- storages and tensors
 
-    def write_storage(self, storage: UntypedStorage, dtype: Any) -> None:
+    def write_storage(self, storage: UntypedStorage, dtype: Any, class_name: str | None = None) -> None:
         """The reference to a storage: its element type, key, place and length."""
         identity = storage._cdata
         known = self._dtypes.setdefault(storage.data_ptr(), dtype) if storage.device.type != "meta" else dtype
@@ -109,7 +109,7 @@ class CheckpointPickler(pickle._Pickler):
         if dtype is None:
             module, name, count = "torch.storage", "UntypedStorage", storage.nbytes()
         else:
-            module, name, count = "torch", STORAGE_NAMES[dtype], storage.nbytes() // dtype.itemsize
+            module, name, count = "torch", class_name or STORAGE_NAMES[dtype], storage.nbytes() // dtype.itemsize
         write = self.write
         write(b"(X\x07\x00\x00\x00storage")
         self.write_name(module, name)
@@ -152,6 +152,23 @@ class CheckpointPickler(pickle._Pickler):
 
     dispatch[Tensor] = save_tensor
 
+    def save_quantized(self, tensor: Any) -> None:
+        integers = tensor.int_repr()
+        self.write_name("torch._utils", "_rebuild_qtensor")
+        self.write(b"(")
+        self.write_storage(storage_of(integers), integers.dtype, tensor.dtype.storage_name)
+        self.save_long(integers.storage_offset())
+        self.write_ints(integers.shape)
+        self.write_ints(integers.stride())
+        self.save(tensor.quantizer())
+        self.write(b"\x89")
+        self.write_no_hooks()
+        self.write(b"tR")
+        self.memoize(tensor)
+
+    def save_quantized_name(self, kind: Any) -> None:
+        self.write_name("torch", kind.name)
+
     def save_layout(self, kind: Any) -> None:
         self.write_name("torch.serialization", "_get_layout")
         self.save((str(kind),))
@@ -187,11 +204,16 @@ class CheckpointPickler(pickle._Pickler):
         return super().save(obj, save_persistent_id)
 
     def _teach(self, kind: type) -> None:
-        """Classes that are imported late: parameters, and the storages of one dtype."""
+        """Classes that are imported late: parameters, the storages of one dtype, quantized tensors and their dtypes."""
         if str(kind.__module__).startswith("flambeau.nn") and kind.__name__ == "Parameter":
             self.dispatch[kind] = CheckpointPickler.save_parameter
         elif issubclass(kind, TypedStorage):
             self.dispatch[kind] = CheckpointPickler.save_typed_storage
+        elif kind.__module__.startswith("flambeau.ao.quantized_t"):
+            of_tensor = kind.__name__ == "QuantizedTensor"
+            self.dispatch[kind] = (
+                CheckpointPickler.save_quantized if of_tensor else CheckpointPickler.save_quantized_name
+            )
 
 
 def pickler_over(module: Any) -> type[CheckpointPickler]:

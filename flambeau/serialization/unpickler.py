@@ -106,6 +106,16 @@ def rebuild_device_tensor(data: Any, dtype: Any, device: Any, requires_grad: Any
     return made.requires_grad_() if requires_grad is True else made
 
 
+def rebuild_quantized_tensor(
+    storage: Any, offset: Any, size: Any, stride: Any, quantizer: Any, requires_grad: Any, hooks: Any
+) -> Any:
+    from flambeau.ao.quantized_tensor import rebuild
+
+    if not isinstance(quantizer, tuple):
+        raise UnpicklingError(f"[load] expected a grid, got {type(quantizer).__name__}")
+    return rebuild(storage, offset, size, stride, quantizer)
+
+
 def _set_attributes(made: Any, state: Any) -> Any:
     """Plain attributes; a name of the class is not one, so that a file cannot replace methods."""
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
@@ -248,6 +258,7 @@ _LAYOUTS = {
     )
 }
 _CALLABLE: dict[str, Any] = {
+    "torch._utils._rebuild_qtensor": rebuild_quantized_tensor,
     "torch._utils._rebuild_sparse_tensor": rebuild_sparse_tensor,
     "torch._utils._rebuild_tensor": rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": rebuild_tensor_v2,
@@ -279,6 +290,17 @@ for _dtype, _name in STORAGE_NAMES.items():
     _VALUES[f"torch.{_name}"] = StorageKind(_dtype)
     _VALUES[f"torch.cuda.{_name}"] = StorageKind(_dtype)
     _VALUES[str(_dtype)] = _dtype
+for _name, _dtype in (
+    ("QInt8", flambeau.int8), ("QUInt8", flambeau.uint8), ("QInt32", flambeau.int32), ("QUInt4x2", flambeau.uint8)
+):  # fmt: skip
+    _VALUES[f"torch.{_name}Storage"] = StorageKind(_dtype)  # integers; what the tensor is says its grid
+_QUANTIZED_NAMES = frozenset(
+    f"torch.{name}"
+    for name in (
+        "qint8 quint8 qint32 quint4x2 per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric "
+        "per_channel_affine_float_qparams"
+    ).split()
+)  # found in the package when a file has them, which is seldom
 _CALLABLE_IDS = frozenset(id(value) for value in _CALLABLE.values())
 
 
@@ -328,7 +350,8 @@ def canonical(module: str, name: str, protocol: int) -> str:
 
 
 def is_allowed(full: str) -> bool:
-    return full in _CALLABLE or full in _VALUES or full in _user_globals or full == "torch.nn.parameter.Parameter"
+    known = full in _CALLABLE or full in _VALUES or full in _user_globals or full in _QUANTIZED_NAMES
+    return known or full == "torch.nn.parameter.Parameter"
 
 
 # ---------------------------------------------------------------------------------------------- the machine
@@ -429,6 +452,8 @@ class SafeUnpickler:
                 return table[full]
         if full == "torch.nn.parameter.Parameter":
             return flambeau.nn.Parameter
+        if full in _QUANTIZED_NAMES:
+            return getattr(flambeau, full[6:])
         if full.startswith("torch.") and full[6:] in _UNSUPPORTED_DTYPES:
             raise UnpicklingError(f"[load] expected a dtype that tensors can have here, got {full}")
         raise UnpicklingError(

@@ -5,7 +5,7 @@ import pytest
 import flambeau as fl
 from flambeau import nn
 from flambeau.ao.nn import intrinsic
-from flambeau.ao.quantization import fuse_modules
+from flambeau.ao.quantization import fuse_modules, fuse_modules_qat
 
 
 def network():
@@ -42,5 +42,19 @@ def test_what_cannot_be_fused_is_refused():
         fuse_modules(network(), ["3", "4"])
     with pytest.raises(AssertionError, match="training"):
         fuse_modules(network().train(), ["0", "1"])
-    with pytest.raises(NotImplementedError, match="fuser_func"):
-        fuse_modules(network(), ["0", "1"], fuser_func=lambda modules, table: modules)
+
+
+def test_for_training_batch_norms_stay():
+    fused = fuse_modules_qat(network().train(), [["0", "1", "2"], ["4", "5"]])
+    assert type(fused[0]) is intrinsic.ConvBnReLU2d and type(fused[0][1]) is nn.BatchNorm2d
+    with pytest.raises(AssertionError, match="one of each"):
+        model = network().train()
+        model[1].eval()
+        fuse_modules_qat(model, ["0", "1"])
+
+
+def test_a_function_of_the_user_fuses():
+    def keep_first(modules, is_qat, table):
+        return [modules[0], *[nn.Identity() for _ in modules[1:]]]
+
+    assert type(fuse_modules(network(), ["0", "1"], fuser_func=keep_first)[0]) is nn.Conv2d

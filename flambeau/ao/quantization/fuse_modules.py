@@ -6,57 +6,63 @@ import copy
 from typing import Any
 
 from flambeau import nn
-from flambeau.ao.nn import intrinsic
+from flambeau.ao.quantization.fuser_method_mappings import get_fuser_method
 from flambeau.nn.modules.module import Module
-from flambeau.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
-__all__ = ["fuse_modules"]
+__all__ = ["fuse_known_modules", "fuse_modules", "fuse_modules_qat"]
 
-_WITH_RELU = {nn.Conv1d: intrinsic.ConvReLU1d, nn.Conv2d: intrinsic.ConvReLU2d, nn.Linear: intrinsic.LinearReLU}
-_WITH_RELU[nn.BatchNorm2d] = intrinsic.BNReLU2d
-_NORMS = {nn.Conv1d: nn.BatchNorm1d, nn.Conv2d: nn.BatchNorm2d, nn.Linear: nn.BatchNorm1d}
+
+def fuse_known_modules(mod_list: list[Any], is_qat: bool, additional_fuser_method_mapping: Any = None) -> list[Any]:
+    """One module that computes what all did, and nothing in place of the others."""
+    kinds = [type(part) for part in mod_list]
+    fuse = get_fuser_method(kinds, additional_fuser_method_mapping)
+    if not is_qat and any(part.training for part in mod_list) and any("Norm" in kind.__name__ for kind in kinds):
+        raise AssertionError(
+            f"[fuse_modules] expected modules in eval mode, got {[k.__name__ for k in kinds]} in training"
+        )
+    fused = fuse(is_qat, *mod_list)
+    fused.training = mod_list[0].training
+    for handle in list(mod_list[0]._forward_pre_hooks.values()):
+        fused.register_forward_pre_hook(handle)
+    mod_list[0]._forward_pre_hooks.clear()
+    for handle in list(mod_list[-1]._forward_hooks.values()):
+        fused.register_forward_hook(handle)
+    mod_list[-1]._forward_hooks.clear()
+    rest = [nn.Identity() for _ in mod_list[1:]]
+    for left in rest:
+        left.training = mod_list[0].training
+    return [fused, *rest]
+
+
+def _fuse(model: Any, groups: Any, is_qat: bool, inplace: bool, fuser_func: Any, custom: Any) -> Module:
+    model = model if inplace else copy.deepcopy(model)
+    many = all(isinstance(group, (list, tuple)) for group in groups)
+    extra = (custom or {}).get("additional_fuser_method_mapping", {})
+    for names in groups if many else [groups]:
+        parts = [model.get_submodule(name) for name in names]
+        for name, part in zip(names, fuser_func(parts, is_qat, extra), strict=True):
+            path, _, last = name.rpartition(".")
+            setattr(model.get_submodule(path) if path else model, last, part)
+    return model  # type: ignore[no-any-return]
 
 
 def fuse_modules(
     model: Module,
     modules_to_fuse: Any,
     inplace: bool = False,
-    fuser_func: Any = None,
+    fuser_func: Any = fuse_known_modules,
     fuse_custom_config_dict: dict[str, Any] | None = None,
 ) -> Module:
     """The model with each list of modules, by name, replaced: the first by what all compute, the others by nothing."""
-    if fuser_func is not None or fuse_custom_config_dict:
-        raise NotImplementedError("[fuse_modules] expected no fuser_func and no fuse_custom_config_dict, got one")
-    model = model if inplace else copy.deepcopy(model)
-    groups = (
-        modules_to_fuse if all(isinstance(group, (list, tuple)) for group in modules_to_fuse) else [modules_to_fuse]
-    )
-    for names in groups:
-        parts = [model.get_submodule(name) for name in names]
-        _set(model, names[0], _fused(parts))
-        for name in names[1:]:
-            left = nn.Identity()
-            left.training = parts[0].training
-            _set(model, name, left)
-    return model
+    return _fuse(model, modules_to_fuse, False, inplace, fuser_func, fuse_custom_config_dict)
 
 
-def _set(model: Module, name: str, value: Module) -> None:
-    path, _, last = name.rpartition(".")
-    setattr(model.get_submodule(path) if path else model, last, value)
-
-
-def _fused(parts: list[Any]) -> Module:
-    first, rest = parts[0], list(parts[1:])
-    kinds = [type(part).__name__ for part in parts]
-    if rest and type(first) in _NORMS and type(rest[0]) is _NORMS[type(first)]:
-        if first.training or rest[0].training:
-            raise AssertionError(f"[fuse_modules] expected modules in eval mode, got {kinds} in training")
-        fold = fuse_linear_bn_eval if isinstance(first, nn.Linear) else fuse_conv_bn_eval
-        first = fold(first, rest.pop(0))
-    if rest and type(first) in _WITH_RELU and type(rest[0]) is nn.ReLU:
-        first = _WITH_RELU[type(first)](first, rest.pop(0))
-        first.training = parts[0].training
-    if rest or first is parts[0]:
-        raise NotImplementedError(f"[fuse_modules] expected a layer with batch norm, relu or both, got {kinds}")
-    return first
+def fuse_modules_qat(
+    model: Module,
+    modules_to_fuse: Any,
+    inplace: bool = False,
+    fuser_func: Any = fuse_known_modules,
+    fuse_custom_config_dict: dict[str, Any] | None = None,
+) -> Module:
+    """The same for training: batch norms stay and are trained on."""
+    return _fuse(model, modules_to_fuse, True, inplace, fuser_func, fuse_custom_config_dict)

@@ -10,34 +10,83 @@ import flambeau as fl
 from flambeau import Tensor
 from flambeau.ao.quantized_types import (
     per_channel_affine,
+    per_channel_affine_float_qparams,
     per_channel_symmetric,
     per_tensor_affine,
     per_tensor_symmetric,
     qint8,
     qint32,
+    quint4x2,
     quint8,
 )
 from flambeau.nn.modules.module import Module
 
 __all__ = [
-    "HistogramObserver", "MinMaxObserver", "MovingAverageMinMaxObserver", "MovingAveragePerChannelMinMaxObserver",
-    "NoopObserver", "ObserverBase", "PerChannelMinMaxObserver", "PlaceholderObserver", "UniformQuantizationObserverBase",
+    "FixedQParamsObserver", "HistogramObserver", "MinMaxObserver", "MovingAverageMinMaxObserver",
+    "MovingAveragePerChannelMinMaxObserver", "NoopObserver", "ObserverBase", "PerChannelMinMaxObserver", "PlaceholderObserver",
+    "RecordingObserver", "ReuseInputObserver", "UniformQuantizationObserverBase", "default_affine_fixed_qparams_observer",
+    "default_debug_observer", "default_dynamic_quant_observer", "default_fixed_qparams_range_0to1_observer",
+    "default_fixed_qparams_range_neg1to1_observer", "default_float_qparams_observer", "default_float_qparams_observer_4bit",
     "default_histogram_observer", "default_observer", "default_per_channel_weight_observer", "default_placeholder_observer",
-    "default_weight_observer",
+    "default_reuse_input_observer", "default_symmetric_fixed_qparams_observer", "default_weight_observer",
+    "get_observer_state_dict", "load_observer_state_dict", "per_channel_weight_observer_range_neg_127_to_127",
+    "weight_observer_range_neg_127_to_127",
 ]  # fmt: skip
 
-_RANGES = {qint8: (-128, 127), quint8: (0, 255), qint32: (-(2**31), 2**31 - 1)}
-_REDUCED = {qint8: (-64, 63), quint8: (0, 127), qint32: (-(2**30), 2**30 - 1)}
+_RANGES = {
+    qint8: (-128, 127), quint8: (0, 255), qint32: (-(2**31), 2**31 - 1), quint4x2: (0, 15),
+    fl.int8: (-128, 127), fl.uint8: (0, 255), fl.int16: (-(2**15), 2**15 - 1), fl.int32: (-(2**31), 2**31 - 1),
+}  # fmt: skip
+_UNSIGNED = (quint8, fl.uint8)
+_NARROWEST = 2.0**-12  # steps of grids that mobile kernels can multiply by
 
 
-class _Made(functools.partial):
-    """A class with some arguments: called to make a module, and given more by with_args."""
+class _PartialWrapper(functools.partial):
+    """A class with some arguments: called to make a module, and given more by with_args.
 
-    def with_args(self, **kwargs: Any) -> _Made:
-        return _Made(self, **kwargs)
+    Arguments of `with_callable_args` are functions, called each time a module is made.
+    """
+
+    callable_args: dict[str, Any]
+
+    def __new__(cls, function: Any, /, *args: Any, **kwargs: Any) -> _PartialWrapper:
+        self = super().__new__(cls, function, *args, **kwargs)
+        # partial() of a partial takes the inner one's function and arguments; callable arguments go along.
+        self.callable_args = dict(getattr(function, "callable_args", {}))
+        return self
+
+    @property
+    def p(self) -> _PartialWrapper:
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        made = {name: function() for name, function in self.callable_args.items() if name not in kwargs}
+        return super().__call__(*args, **made, **kwargs)
+
+    def with_args(self, **kwargs: Any) -> _PartialWrapper:
+        return _PartialWrapper(self, **kwargs)
+
+    def with_callable_args(self, **kwargs: Any) -> _PartialWrapper:
+        wrapper = _PartialWrapper(self)
+        wrapper.callable_args.update(kwargs)
+        return wrapper
 
     def __repr__(self) -> str:
-        return f"{super().__repr__()}{{}}"
+        text = (
+            super()
+            .__repr__()
+            .replace(type(self).__module__ + ".", "")
+            .replace("_PartialWrapper", "functools.partial", 1)
+        )
+        return f"{text}{self.callable_args}"
+
+
+def range_of(dtype: Any, reduce_range: bool = False) -> tuple[int, int]:
+    """The smallest and largest integer of a dtype, or of half its range."""
+    if dtype not in _RANGES:
+        raise AssertionError(f"[observer] expected dtype qint8, quint8, qint32 or an integer dtype, got {dtype}")
+    low, high = _RANGES[dtype]
+    return (low // 2, high // 2) if reduce_range else (low, high)
 
 
 class ObserverBase(Module):
@@ -49,16 +98,22 @@ class ObserverBase(Module):
         self.is_dynamic = is_dynamic
 
     @classmethod
-    def with_args(cls, **kwargs: Any) -> _Made:
-        return _Made(cls, **kwargs)
+    def with_args(cls, **kwargs: Any) -> _PartialWrapper:
+        return _PartialWrapper(cls, **kwargs)
 
-    def calculate_qparams(self) -> Any:
+    @classmethod
+    def with_callable_args(cls, **kwargs: Any) -> _PartialWrapper:
+        return _PartialWrapper(cls).with_callable_args(**kwargs)
+
+    def calculate_qparams(self, **kwargs: Any) -> Any:
         """Scale and zero point for what was seen."""
         raise RuntimeError(f"[{type(self).__name__}] expected an observer that chooses a grid, got one that does not")
 
 
 class UniformQuantizationObserverBase(ObserverBase):
     """From a least and a greatest value to a scale and a zero point."""
+
+    _version = 3  # of the layout in checkpoints
 
     def __init__(
         self,
@@ -72,14 +127,24 @@ class UniformQuantizationObserverBase(ObserverBase):
         **ignored: Any,
     ) -> None:
         super().__init__(dtype, is_dynamic)
-        if dtype not in _RANGES:
-            raise AssertionError(f"[observer] expected dtype qint8, quint8 or qint32, got {dtype}")
-        self.qscheme, self.reduce_range, self.eps = qscheme, reduce_range, eps
+        self.qscheme, self.reduce_range = qscheme, reduce_range
+        self.register_buffer("eps", fl.tensor([eps], dtype=fl.float32))
         self.has_customized_qrange = quant_min is not None and quant_max is not None
-        table = _REDUCED if reduce_range else _RANGES
-        self.quant_min, self.quant_max = table[dtype]
+        self.quant_min, self.quant_max = range_of(dtype, reduce_range)
         if self.has_customized_qrange:
+            self._check_range(quant_min, quant_max)
             self.quant_min, self.quant_max = quant_min, quant_max  # type: ignore[assignment]
+            if reduce_range:
+                self.quant_min, self.quant_max = self.quant_min // 2, self.quant_max // 2
+
+    def _check_range(self, low: Any, high: Any) -> None:
+        widest = range_of(self.dtype)
+        if not low <= 0 <= high and self.qscheme not in (per_tensor_symmetric, per_channel_symmetric):
+            raise AssertionError(f"[observer] expected a range with zero in it, got {low} to {high}")
+        if not low < high:
+            raise AssertionError(f"[observer] expected quant_min < quant_max, got {low} and {high}")
+        if low < widest[0] or high > widest[1]:
+            raise AssertionError(f"[observer] expected a range inside {widest} of {self.dtype}, got {low} to {high}")
 
     def _calculate_qparams(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         if not low.numel() or bool((low == float("inf")).all()):
@@ -91,15 +156,20 @@ class UniformQuantizationObserverBase(ObserverBase):
             return fl.tensor([1.0]), fl.tensor([0])
         if not bool((low <= high).all()):
             raise AssertionError(f"[observer] expected min <= max, got {low} and {high}")
+        smallest = self.eps.to(low.device)
+        width = float(self.quant_max - self.quant_min)
+        if self.qscheme is per_channel_affine_float_qparams:
+            scale = (high - low) / width
+            scale = fl.where(scale > smallest, scale, fl.ones_like(scale))
+            return scale.reshape(-1), (-low / scale).reshape(-1)
         low, high = low.clamp(max=0.0), high.clamp(min=0.0)  # zero is on every grid
-        smallest = fl.tensor(self.eps)
         if self.qscheme in (per_tensor_symmetric, per_channel_symmetric):
             reach = fl.maximum(-low, high)
-            scale = fl.maximum(reach / ((self.quant_max - self.quant_min) / 2), smallest)
+            scale = fl.maximum(reach / (width / 2), smallest)
             middle = (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange else 128
-            zero_point = fl.full_like(scale, middle if self.dtype is quint8 else 0, dtype=fl.int64)
+            zero_point = fl.full_like(scale, middle if self.dtype in _UNSIGNED else 0, dtype=fl.int64)
         else:
-            scale = fl.maximum((high - low) / float(self.quant_max - self.quant_min), smallest)
+            scale = fl.maximum((high - low) / width, smallest)
             zero_point = (self.quant_min - (low / scale).round()).to(fl.int32)
             zero_point = zero_point.clamp(self.quant_min, self.quant_max)
         return scale.reshape(-1), zero_point.reshape(-1)
@@ -323,22 +393,127 @@ class HistogramObserver(UniformQuantizationObserverBase):
         return f"min_val={self.min_val}, max_val={self.max_val}"
 
 
-class PlaceholderObserver(ObserverBase):
-    """Names a dtype and notes nothing."""
+class FixedQParamsObserver(ObserverBase):
+    """A grid that is known beforehand, such as that of probabilities."""
 
-    def __init__(self, dtype: Any = fl.float32, is_dynamic: bool = False, **ignored: Any) -> None:
-        super().__init__(dtype, is_dynamic)
+    scale: Tensor
+    zero_point: Tensor
+
+    def __init__(
+        self, scale: Any, zero_point: Any, dtype: Any = quint8, qscheme: Any = per_tensor_affine, quant_min: int = 0,
+        quant_max: int = 255, is_dynamic: bool = False, **ignored: Any,
+    ) -> None:  # fmt: skip
+        if is_dynamic:
+            raise NotImplementedError("[FixedQParamsObserver] expected a static grid, got is_dynamic=True")
+        super().__init__(dtype)
+        self.quant_min, self.quant_max, self.qscheme = quant_min, quant_max, qscheme
+        self.register_buffer("scale", fl.tensor([scale], dtype=fl.float))
+        self.register_buffer("zero_point", fl.tensor([zero_point], dtype=fl.int))
+
+    def forward(self, X: Tensor) -> Tensor:
+        return X
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        return self.scale, self.zero_point
+
+
+class PlaceholderObserver(ObserverBase):
+    """Says how a tensor is to be quantized and notes nothing."""
+
+    def __init__(
+        self, dtype: Any = fl.float32, custom_op_name: str = "", compute_dtype: Any = None, quant_min: int | None = None,
+        quant_max: int | None = None, qscheme: Any = None, eps: float | None = None, is_dynamic: bool = False, **ignored: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(dtype, is_dynamic or bool(compute_dtype))
+        self.dtype = compute_dtype or dtype
+        self.custom_op = custom_op_name
+        self.quant_min, self.quant_max = quant_min, quant_max
+        self.qscheme = per_tensor_affine if qscheme is None else qscheme
+        self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
         return x
+
+    def extra_repr(self) -> str:
+        return f"dtype={self.dtype}, is_dynamic={self.is_dynamic}"
 
 
 class NoopObserver(PlaceholderObserver):
     """Notes nothing."""
 
 
+class RecordingObserver(ObserverBase):
+    """Keeps copies of all tensors, to look at them."""
+
+    def __init__(self, dtype: Any = quint8) -> None:
+        super().__init__(dtype)
+        self.tensor_val: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.tensor_val.append(x.clone())
+        return x
+
+    def get_tensor_value(self) -> list[Tensor]:
+        return self.tensor_val
+
+
+class ReuseInputObserver(ObserverBase):
+    """The result lies on the grid of the input."""
+
+    def __init__(self) -> None:
+        super().__init__(quint8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+def get_observer_state_dict(mod: Module) -> dict[str, Any]:
+    """What the observers of a model have seen."""
+    return {name: value for name, value in mod.state_dict().items() if "activation_post_process" in name}
+
+
+def load_observer_state_dict(mod: Module, obs_dict: dict[str, Any]) -> None:
+    """Gives the observers of a model what others have seen."""
+    missing: list[str] = []
+    unexpected: list[str] = []
+    for name, module in mod.named_modules():
+        if name.rpartition(".")[2] == "activation_post_process":
+            prefix = f"{name}."
+            own = {key: value for key, value in obs_dict.items() if key.startswith(prefix)}
+            module._load_from_state_dict(own, prefix, {}, False, missing, unexpected, [])
+    if missing or unexpected:
+        raise RuntimeError(
+            f"[load_observer_state_dict] expected what the observers keep, got missing {missing} and unexpected {unexpected}"
+        )
+
+
 default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
 default_placeholder_observer = PlaceholderObserver
+default_debug_observer = RecordingObserver
+default_reuse_input_observer = ReuseInputObserver
 default_histogram_observer = HistogramObserver.with_args(quant_min=0, quant_max=127)
 default_weight_observer = MinMaxObserver.with_args(dtype=qint8, qscheme=per_tensor_symmetric)
+weight_observer_range_neg_127_to_127 = MinMaxObserver.with_args(
+    dtype=qint8, qscheme=per_tensor_symmetric, quant_min=-127, quant_max=127, eps=_NARROWEST
+)
 default_per_channel_weight_observer = PerChannelMinMaxObserver.with_args(dtype=qint8, qscheme=per_channel_symmetric)
+per_channel_weight_observer_range_neg_127_to_127 = PerChannelMinMaxObserver.with_args(
+    dtype=qint8, qscheme=per_channel_symmetric, quant_min=-127, quant_max=127, eps=_NARROWEST
+)
+default_dynamic_quant_observer = PlaceholderObserver.with_args(
+    dtype=quint8, quant_min=0, quant_max=255, is_dynamic=True
+)
+default_float_qparams_observer = PerChannelMinMaxObserver.with_args(
+    dtype=quint8, qscheme=per_channel_affine_float_qparams, ch_axis=0
+)
+default_float_qparams_observer_4bit = PerChannelMinMaxObserver.with_args(
+    dtype=quint4x2, qscheme=per_channel_affine_float_qparams, ch_axis=0
+)
+default_fixed_qparams_range_neg1to1_observer = FixedQParamsObserver.with_args(
+    scale=2.0 / 256.0, zero_point=128, dtype=quint8, quant_min=0, quant_max=255
+)
+default_fixed_qparams_range_0to1_observer = FixedQParamsObserver.with_args(
+    scale=1.0 / 256.0, zero_point=0, dtype=quint8, quant_min=0, quant_max=255
+)
+default_symmetric_fixed_qparams_observer = default_fixed_qparams_range_neg1to1_observer
+default_affine_fixed_qparams_observer = default_fixed_qparams_range_0to1_observer

@@ -1,4 +1,8 @@
-"""Static quantization: `prepare` puts observers behind layers, the user runs examples, `convert` replaces the layers."""
+"""Quantization of modules in place of modules: static, dynamic, and trained with fake quantization.
+
+`prepare` puts observers behind layers, the user runs examples, `convert` replaces the layers. `prepare_qat` also replaces
+layers by ones that round their weights, and the user trains. `quantize_dynamic` needs no examples.
+"""
 
 from __future__ import annotations
 
@@ -6,52 +10,83 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import flambeau as fl
 from flambeau import nn
 from flambeau._compat.settings import refuse
-from flambeau.ao.nn import intrinsic
-from flambeau.ao.nn.quantized import modules as quantized
-from flambeau.ao.quantization.stubs import DeQuantStub, QuantStub
+from flambeau.ao.nn.intrinsic import _FusedModule
+from flambeau.ao.nn.quantized import FloatFunctional, FXFloatFunctional
+from flambeau.ao.quantization import quantization_mappings as mappings
+from flambeau.ao.quantization.qconfig import (
+    _DYNAMIC_BY_DTYPE,
+    default_dynamic_qconfig,
+    float16_dynamic_qconfig,
+    float_qparams_weight_only_qconfig,
+    float_qparams_weight_only_qconfig_4bit,
+)
+from flambeau.ao.quantization.stubs import DeQuantStub, QuantWrapper
+from flambeau.ao.quantized_types import qint8, quint4x2, quint8
 from flambeau.nn.modules.module import Module
 
-__all__ = ["convert", "get_default_static_quant_module_mappings", "prepare", "propagate_qconfig_", "quantize"]
+__all__ = [
+    "add_quant_dequant", "convert", "get_default_custom_config_dict", "prepare", "prepare_qat", "propagate_qconfig_", "quantize",
+    "quantize_dynamic", "quantize_qat", "swap_module",
+]  # fmt: skip
 
-_MAPPING: dict[Any, Any] = {
-    QuantStub: quantized.Quantize,
-    DeQuantStub: quantized.DeQuantize,
-    nn.Linear: quantized.Linear,
-    nn.Conv1d: quantized.Conv1d,
-    nn.Conv2d: quantized.Conv2d,
-    intrinsic.LinearReLU: quantized.LinearReLU,
-    intrinsic.ConvReLU1d: quantized.ConvReLU1d,
-    intrinsic.ConvReLU2d: quantized.ConvReLU2d,
-    quantized.FloatFunctional: quantized.QFunctional,
-    **dict.fromkeys(
-        (nn.BatchNorm2d, nn.BatchNorm3d, intrinsic.BNReLU2d, nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d,
-         nn.InstanceNorm2d, nn.ELU, nn.Hardswish, nn.LeakyReLU, nn.PReLU, nn.Softmax), quantized.OnValues,
-    ),
-}  # fmt: skip
+_FUNCTIONAL = (FloatFunctional, FXFloatFunctional)
 
 
-def get_default_static_quant_module_mappings() -> dict[Any, Any]:
-    """What `convert` replaces modules by."""
-    return dict(_MAPPING)
+def get_default_custom_config_dict() -> dict[str, Any]:
+    """Modules with rules of their own: none by default."""
+    return {"float_to_observed_custom_module_class": {}, "observed_to_quantized_custom_module_class": {}}
 
 
 def propagate_qconfig_(
     module: Module, qconfig_dict: dict[Any, Any] | None = None, prepare_custom_config_dict: dict[str, Any] | None = None
 ) -> None:
     """Gives each submodule the qconfig of its name or class in the table, or that of the module around it."""
-    refuse("propagate_qconfig_", prepare_custom_config_dict=prepare_custom_config_dict)
     table = qconfig_dict or {}
+    custom = prepare_custom_config_dict or {}
+    skipped_names = custom.get("non_traceable_module_name") or []
+    skipped_classes = custom.get("non_traceable_module_class") or []
 
     def visit(owner: Module, path: str, around: Any) -> None:
         own = owner.__dict__.get("qconfig", table.get(path, table.get(type(owner), around)))
         owner.qconfig = own
         for name, child in owner.named_children():
-            if type(owner) is not quantized.FloatFunctional:
-                visit(child, f"{path}.{name}" if path else name, own)
+            full = f"{path}.{name}" if path else name
+            if type(owner) not in _FUNCTIONAL and full not in skipped_names and type(child) not in skipped_classes:
+                visit(child, full, own)
 
     visit(module, "", table.get(""))
+
+
+def _observe(module: Any, args: Any, result: Any) -> Any:
+    return module.activation_post_process(result)
+
+
+def _observe_input(module: Any, args: Any) -> Any:
+    return module.activation_post_process(args[0])
+
+
+def _is_observer(module: Any) -> bool:
+    from flambeau.ao.quantization.fake_quantize import FakeQuantizeBase
+    from flambeau.ao.quantization.observer import ObserverBase
+
+    return isinstance(module, (FakeQuantizeBase, ObserverBase))
+
+
+def _add_observer(module: Any) -> None:
+    """An observer behind a module that has a configuration; one that is only noted as it comes sees the input instead."""
+    special = mappings.DEFAULT_MODULE_TO_ACT_POST_PROCESS.get(type(module))
+    observer = module.qconfig.activation() if special is None else special()
+    if type(module) in _FUNCTIONAL:
+        module.activation_post_process = observer
+        return
+    module.add_module("activation_post_process", observer)
+    if getattr(observer, "is_dynamic", False) and not isinstance(observer, nn.Identity):
+        module.register_forward_pre_hook(_observe_input)
+    else:
+        module.register_forward_hook(_observe)
 
 
 def prepare(
@@ -62,37 +97,100 @@ def prepare(
     prepare_custom_config_dict: dict[str, Any] | None = None,
 ) -> Module:
     """The model with observers behind the layers that have a qconfig and a quantized form."""
-    refuse(
-        "prepare",
-        observer_non_leaf_module_list=observer_non_leaf_module_list,
-        prepare_custom_config_dict=prepare_custom_config_dict,
-    )
+    custom = (prepare_custom_config_dict or {}).get("float_to_observed_custom_module_class", {})
     model = model if inplace else copy.deepcopy(model)
-    propagate_qconfig_(model)
-    wanted = set(_MAPPING) - {DeQuantStub} if allow_list is None else set(allow_list)
+    propagate_qconfig_(model, None, prepare_custom_config_dict)
+    leaves = mappings.get_default_qconfig_propagation_list() - {nn.Sequential, DeQuantStub}
+    wanted = leaves if allow_list is None else set(allow_list)
+    wanted |= set(observer_non_leaf_module_list or ())
     if not any(getattr(module, "qconfig", None) for module in model.modules()):
         raise ValueError("[prepare] expected a model whose qconfig is set, got one without")
 
-    def visit(owner: Module) -> None:
-        for child in owner.children():
-            if type(child) not in wanted:
+    def visit(owner: Any) -> None:
+        for name, child in list(owner.named_children()):
+            config = getattr(child, "qconfig", None)
+            if _is_observer(child):
+                continue
+            if type(child) in custom:
+                if config is not None:
+                    observed = custom[type(child)].from_float(child)
+                    observed.qconfig = config
+                    setattr(owner, name, observed)
+                    _add_observer(observed)
+            elif type(child) in wanted:
+                if config is not None:
+                    _add_observer(child)
+            elif isinstance(child, _FusedModule) and config is not None and allow_list is None:
+                _add_observer(child)
+            else:
                 visit(child)
-            elif child.qconfig is not None:
-                observer = child.qconfig.activation()
-                if type(child) is quantized.FloatFunctional:
-                    child.activation_post_process = observer
-                else:
-                    child.add_module("activation_post_process", observer)
-                    child.register_forward_hook(_observe)
 
-    if type(model) in wanted and model.qconfig is not None:
-        model = nn.Sequential(model)
-    visit(model)
+    if type(model) in wanted and model.qconfig is not None and not list(model.children()):
+        _add_observer(model)
+    else:
+        visit(model)
     return model
 
 
-def _observe(module: Any, args: Any, result: Any) -> Any:
-    return module.activation_post_process(result)
+def prepare_qat(model: Module, mapping: dict[Any, Any] | None = None, inplace: bool = False) -> Module:
+    """The model with observers that round, and layers that round their weights: to be trained, then converted."""
+    if not model.training:
+        raise AssertionError("[prepare_qat] expected a model in training mode, got one in eval mode")
+    mapping = mappings.get_default_qat_module_mappings() if mapping is None else mapping
+    model = model if inplace else copy.deepcopy(model)
+    propagate_qconfig_(model)
+    convert(model, mapping, inplace=True, remove_qconfig=False)
+    return prepare(model, inplace=True, observer_non_leaf_module_list=set(mapping.values()))
+
+
+def _remove_hooks(module: Any) -> None:
+    for hooks, own in ((module._forward_hooks, _observe), (module._forward_pre_hooks, _observe_input)):
+        for key, hook in list(hooks.items()):
+            if hook is own:
+                del hooks[key]
+
+
+def swap_module(
+    mod: Any, mapping: dict[Any, Any], custom_module_class_mapping: Any = None, use_precomputed_fake_quant: bool = False
+) -> Any:
+    """What takes the place of a module; the module itself where there is nothing, or no configuration."""
+    if getattr(mod, "qconfig", None) is None:
+        return mod
+    custom = custom_module_class_mapping or {}
+    if type(mod) in custom:
+        new = custom[type(mod)].from_observed(mod)
+    elif type(mod) in mapping:
+        if not _is_ready(mod, mapping[type(mod)]):
+            return mod
+        _remove_hooks(mod)
+        import inspect
+
+        options = {"use_precomputed_fake_quant": use_precomputed_fake_quant} if use_precomputed_fake_quant else {}
+        if options and "use_precomputed_fake_quant" not in inspect.signature(mapping[type(mod)].from_float).parameters:
+            options = {}
+        new = mapping[type(mod)].from_float(mod, **options)
+    else:
+        return mod
+    if new is not mod:
+        for source, target in (
+            (mod._forward_pre_hooks, new._forward_pre_hooks),
+            (mod._forward_hooks, new._forward_hooks),
+        ):
+            for key, hook in source.items():
+                if hook is not _observe and hook is not _observe_input:
+                    target[key] = hook
+        new.training = mod.training
+    return new
+
+
+def _is_ready(mod: Any, target: Any) -> bool:
+    """Whether a module has what its quantized form needs: activations of static layers have been observed."""
+    needs = target.__module__.startswith(("flambeau.ao.nn.quantized.modules", "flambeau.ao.nn.intrinsic.quantized"))
+    static = needs and ".dynamic" not in target.__module__ and "embedding" not in target.__module__
+    if not static or isinstance(mod, (DeQuantStub, nn.Dropout, nn.ReLU6)):
+        return True
+    observer = getattr(mod, "activation_post_process", None)
+    return observer is not None and hasattr(observer, "calculate_qparams")
 
 
 def convert(
@@ -105,25 +203,19 @@ def convert(
     use_precomputed_fake_quant: bool = False,
 ) -> Module:
     """The model with quantized layers in place of those that were observed."""
-    refuse(
-        "convert",
-        is_reference=is_reference,
-        convert_custom_config_dict=convert_custom_config_dict,
-        use_precomputed_fake_quant=use_precomputed_fake_quant,
-    )
+    refuse("convert", is_reference=is_reference)
+    custom = (convert_custom_config_dict or {}).get("observed_to_quantized_custom_module_class", {})
     module = module if inplace else copy.deepcopy(module)
-    known = _MAPPING if mapping is None else mapping
+    known = mappings.get_default_static_quant_module_mappings() if mapping is None else mapping
 
-    def visit(owner: Module) -> None:
+    def visit(owner: Any) -> None:
         for name, child in list(owner.named_children()):
-            if type(child) in known and _was_observed(child):
-                for key, hook in list(child._forward_hooks.items()):
-                    if hook is _observe:
-                        del child._forward_hooks[key]
-                quantized = known[type(child)].from_float(child)
-                quantized.training = child.training
-                setattr(owner, name, quantized)
-            else:
+            if not isinstance(child, _FusedModule) and type(child) not in custom and type(child) not in known:
+                visit(child)
+            new = swap_module(child, known, custom, use_precomputed_fake_quant)
+            if new is not child:
+                setattr(owner, name, new)
+            elif type(child) in known or isinstance(child, _FusedModule):
                 visit(child)
 
     visit(module)
@@ -131,12 +223,6 @@ def convert(
         for part in module.modules():
             part.__dict__.pop("qconfig", None)
     return module
-
-
-def _was_observed(module: Module) -> bool:
-    if type(module) is DeQuantStub:
-        return getattr(module, "qconfig", None) is not None
-    return hasattr(module, "activation_post_process") and hasattr(module.activation_post_process, "calculate_qparams")
 
 
 def quantize(
@@ -149,4 +235,51 @@ def quantize(
     """prepare, `run_fn(model, *run_args)` for the observers, and convert."""
     model = prepare(model.eval() if inplace else copy.deepcopy(model).eval(), inplace=True)
     run_fn(model, *run_args)
+    return convert(model, mapping, inplace=True)
+
+
+def quantize_qat(model: Module, run_fn: Callable[..., Any], run_args: Any, inplace: bool = False) -> Module:
+    """prepare_qat, `run_fn(model, *run_args)` to train it, and convert."""
+    model = prepare_qat(model.train() if inplace else copy.deepcopy(model).train(), inplace=True)
+    run_fn(model, *run_args)
+    return convert(model, inplace=True)
+
+
+def add_quant_dequant(module: Any) -> Any:
+    """A QuantWrapper around each leaf that has a configuration."""
+    if not list(module.children()) and getattr(module, "qconfig", None):
+        return QuantWrapper(module)
+    for name, child in module.named_children():
+        setattr(module, name, add_quant_dequant(child))
+    return module
+
+
+def quantize_dynamic(
+    model: Module, qconfig_spec: Any = None, dtype: Any = qint8, mapping: Any = None, inplace: bool = False
+) -> Module:
+    """Replace layers by ones with smaller weights that round their inputs as they come.
+
+    `qconfig_spec` names the layers, by class or by full name, perhaps with a configuration each; without it all that can
+    be replaced are.
+    """
+    recurrent = (nn.Linear, nn.LSTM, nn.GRU, nn.LSTMCell, nn.RNNCell, nn.GRUCell)
+    if qconfig_spec is None:
+        defaults: dict[Any, Any] = {
+            qint8: dict.fromkeys(recurrent, default_dynamic_qconfig),
+            fl.float16: dict.fromkeys(recurrent, float16_dynamic_qconfig),
+            quint8: dict.fromkeys((nn.EmbeddingBag, nn.Embedding), float_qparams_weight_only_qconfig),
+            quint4x2: {nn.EmbeddingBag: float_qparams_weight_only_qconfig_4bit},
+        }
+        if dtype not in defaults:
+            raise RuntimeError(f"[quantize_dynamic] expected dtype torch.qint8 or torch.float16, got {dtype}")
+        qconfig_spec = defaults[dtype]
+    else:
+        if dtype not in _DYNAMIC_BY_DTYPE:
+            raise RuntimeError(f"[quantize_dynamic] expected dtype torch.qint8 or torch.float16, got {dtype}")
+        given = qconfig_spec if isinstance(qconfig_spec, dict) else dict.fromkeys(qconfig_spec)
+        qconfig_spec = {key: config or _DYNAMIC_BY_DTYPE[dtype] for key, config in given.items()}
+    mapping = {**mappings.get_default_dynamic_quant_module_mappings(), **(mapping or {})}
+    model = model if inplace else copy.deepcopy(model)
+    model.eval()
+    propagate_qconfig_(model, qconfig_spec)
     return convert(model, mapping, inplace=True)

@@ -17,6 +17,7 @@ import flambeau as fl
 from flambeau.ops.record import composite, tag
 
 _EXACT = 1 << 24  # integers that float32 holds
+_SMALLEST_STEP = 6.1e-5  # of grids that are chosen from a range while a model runs
 
 
 def _exact_dtype(weight: fl.Tensor) -> fl.dtype:
@@ -165,7 +166,7 @@ def _quantized_dynamically(input: fl.Tensor, reduce_range: bool = True) -> tuple
         return input.to(fl.uint8), input.new_ones(()), input.new_zeros((), dtype=fl.int32)
     low, high = input.amin().clamp(max=0.0), input.amax().clamp(min=0.0)
     scale = (high.double() - low.double()) / top
-    scale = fl.where(scale < 1e-30, fl.full_like(scale, 0.1), scale).float()  # a tensor of zeros
+    scale = fl.where(scale.float() == 0, fl.full_like(scale, 0.1), scale).clamp(min=_SMALLEST_STEP).float()
     zero_point = (-low.double() / scale.double()).round().clamp(0, top).to(fl.int32)
     places = ((input * (1.0 / scale)).round() + zero_point).clamp(0, top)
     return places.to(fl.uint8), scale, zero_point

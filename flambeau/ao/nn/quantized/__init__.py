@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from flambeau._compat import absent
-from flambeau.ao.nn.quantized.modules import Conv1d, Conv2d, DeQuantize, FloatFunctional, Linear, QFunctional, Quantize
-
-__all__ = ["Conv1d", "Conv2d", "DeQuantize", "FloatFunctional", "Linear", "QFunctional", "Quantize"]
+from flambeau.ao.nn.quantized.modules import *  # noqa: F403
+from flambeau.ao.nn.quantized.modules import __all__  # noqa: F401
 
 __getattr__ = absent.names_of(__name__)

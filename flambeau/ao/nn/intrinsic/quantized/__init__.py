@@ -1,0 +1,140 @@
+"""Quantized layers with an activation in the same operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as fl
+from flambeau._compat import absent
+from flambeau.ao.nn import quantized
+from flambeau.ao.nn.quantized.modules import normalization
+from flambeau.ao.quantized_tensor import QuantizedTensor
+
+__all__ = [
+    "BNReLU2d", "BNReLU3d", "ConvAdd2d", "ConvAddReLU2d", "ConvReLU1d", "ConvReLU2d", "ConvReLU3d", "LinearLeakyReLU", "LinearReLU",
+    "LinearTanh",
+]  # fmt: skip
+
+
+class LinearReLU(quantized.Linear):
+    """A linear layer and relu."""
+
+    post_op = "relu"
+
+    def _get_name(self) -> str:
+        return "QuantizedLinearReLU"
+
+
+class _LinearThen(quantized.Linear):
+    """A linear layer and an activation that is computed from the values of the product."""
+
+    def after(self, values: Any) -> Any:
+        raise TypeError(f"[{type(self).__name__}] expected a layer with an activation, got a base class")
+
+    def forward(self, x: Any) -> QuantizedTensor:
+        x = self._input(x)
+        values = fl._ops._quantized_linear(
+            x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, 1.0, 0, None
+        )
+        return self._quantized(self.after(values), x.dtype)
+
+
+class LinearLeakyReLU(_LinearThen):
+    """A linear layer and leaky relu."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        negative_slope: float = 0.01,
+        bias: bool = True,
+        dtype: Any = fl.qint8,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, dtype)
+        self.negative_slope = negative_slope
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        layer = super().from_float(mod, use_precomputed_fake_quant)
+        layer.negative_slope = mod[1].negative_slope
+        return layer
+
+    @classmethod
+    def _like(cls, layer: Any) -> Any:
+        return cls(layer.in_features, layer.out_features, bias=layer.bias is not None)
+
+    def after(self, values: Any) -> Any:
+        return fl.nn.functional.leaky_relu(values, self.negative_slope)
+
+    def _get_name(self) -> str:
+        return "QuantizedLinearLeakyReLU"
+
+
+class LinearTanh(_LinearThen):
+    """A linear layer and tanh."""
+
+    def after(self, values: Any) -> Any:
+        return values.tanh()
+
+    def _get_name(self) -> str:
+        return "QuantizedLinearTanh"
+
+
+class ConvReLU1d(quantized.Conv1d):
+    """A convolution over sequences and relu."""
+
+    post_op = "relu"
+
+
+class ConvReLU2d(quantized.Conv2d):
+    """A convolution over images and relu."""
+
+    post_op = "relu"
+
+
+class ConvReLU3d(quantized.Conv3d):
+    """A convolution over volumes and relu."""
+
+    post_op = "relu"
+
+
+class ConvAdd2d(quantized.Conv2d):
+    """A convolution and the sum with another quantized tensor."""
+
+    post_op = "add"
+
+    def forward(self, input: Any, extra_input: Any) -> QuantizedTensor:  # type: ignore[override]
+        x = self._input(input)
+        integers, padding = self._padded(x.int_repr())
+        result = fl._ops._quantized_conv(
+            integers, x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, self.stride, padding, self.dilation,
+            self.groups, self.scale, self.zero_point, integers.dtype, self.post_op, extra_input.dequantize(),
+        )  # fmt: skip
+        return self._held(result, x)
+
+    def _get_name(self) -> str:
+        return "QuantizedConvAdd2d"
+
+
+class ConvAddReLU2d(ConvAdd2d):
+    """A convolution, the sum with another quantized tensor, and relu."""
+
+    post_op = "add_relu"
+
+    def _get_name(self) -> str:
+        return "QuantizedConvAddReLU2d"
+
+
+class BNReLU2d(normalization.BatchNorm2d):
+    """Batch norm of images and relu."""
+
+    relu = True
+
+
+class BNReLU3d(normalization.BatchNorm3d):
+    """Batch norm of volumes and relu."""
+
+    relu = True
+
+
+__getattr__ = absent.names_of(__name__)

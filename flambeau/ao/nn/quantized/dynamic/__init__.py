@@ -1,0 +1,9 @@
+"""Layers whose weights are stored in eight bits and whose inputs are rounded as they come."""
+
+from __future__ import annotations
+
+from flambeau._compat import absent
+from flambeau.ao.nn.quantized.dynamic.modules import *  # noqa: F403
+from flambeau.ao.nn.quantized.dynamic.modules import __all__  # noqa: F401
+
+__getattr__ = absent.names_of(__name__)

@@ -1,0 +1,316 @@
+"""Layers whose weights are stored in eight bits and whose inputs are rounded as they come.
+
+Inputs are put on a grid of 128 places between the least and the greatest value, with zero on it; the operator is
+`_quantized_linear_dynamic`. Weights may be in half precision instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as fl
+from flambeau import Tensor, _ops
+from flambeau._compat import absent
+from flambeau.ao.nn.quantized import modules as quantized
+from flambeau.ao.nn.quantized.modules.base import observed_weight, quantized_weight
+from flambeau.ao.quantized_tensor import quantize_per_tensor_dynamic
+from flambeau.ao.quantized_types import float_or_quantized, quint8
+from flambeau.nn.modules.module import Module
+from flambeau.nn.modules.rnn import RNNBase
+
+__all__ = [
+    "GRU", "LSTM", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "GRUCell", "LSTMCell",
+    "Linear", "RNNCell",
+]  # fmt: skip
+
+
+class _Weights(Module):
+    """A matrix in eight bits, or in half precision, with its bias."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: Any, observer: Any = None) -> None:
+        super().__init__()
+        self.dtype = dtype
+        weight = weight.detach()
+        if dtype is fl.float16:
+            self.register_buffer("weight", weight.half())
+        else:
+            if observer is None:
+                from flambeau.ao.quantization.observer import default_weight_observer
+
+                observer = default_weight_observer()
+            observer(weight)
+            held = quantized_weight(weight, observer)
+            self.register_buffer("weight", held.int_repr())
+            self.register_buffer("scale", fl.as_tensor(held._grid.scale, dtype=fl.float32).reshape(-1))
+            self.register_buffer("zero_point", fl.as_tensor(held._grid.zero_point).to(fl.int32).reshape(-1))
+        self.register_buffer("bias", None if bias is None else bias.detach().clone())
+
+    def dequantized(self) -> Tensor:
+        if self.dtype is fl.float16:
+            return self.weight.float()
+        return (self.weight.float() - self.zero_point.view(-1, 1)) * self.scale.view(-1, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.dtype is fl.float16:
+            return fl.nn.functional.linear(x, self.weight.float(), self.bias)
+        return _ops._quantized_linear_dynamic(x, self.weight, self.scale, self.zero_point, self.bias)
+
+
+class _Shown(Module):
+    """A layer that prints as one, whatever holds its weights."""
+
+    def __repr__(self) -> str:
+        return f"{self._get_name()}({self.extra_repr()})"
+
+
+class Linear(quantized.Linear):
+    """A linear layer with weights in eight bits, or in half precision, on float tensors."""
+
+    def __init__(self, in_features: int, out_features: int, bias_: bool = True, dtype: Any = None) -> None:
+        super().__init__(in_features, out_features, bias_, float_or_quantized(dtype))
+
+    @property
+    def dtype(self) -> Any:
+        return self._packed_params.dtype
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Linear:
+        observer = getattr(mod, "weight_fake_quant", None)
+        layer = mod[0] if isinstance(mod, fl.nn.Sequential) else mod
+        config = getattr(mod, "qconfig", None)
+        if observer is None:
+            from flambeau.ao.quantization.qconfig import default_dynamic_qconfig
+
+            observer = (config or default_dynamic_qconfig).weight()
+        dtype = float_or_quantized(observer.dtype)
+        made = cls(layer.in_features, layer.out_features, layer.bias is not None, dtype)
+        if dtype is fl.float16:
+            made.set_weight_bias(layer.weight.detach().half(), layer.bias)
+        else:
+            observer(layer.weight)
+            made.set_weight_bias(quantized_weight(layer.weight, observer), layer.bias)
+        made.training = mod.training
+        return made
+
+    @classmethod
+    def from_reference(cls, ref_qlinear: Any) -> Linear:  # type: ignore[override]
+        made = cls(ref_qlinear.in_features, ref_qlinear.out_features, True, ref_qlinear.weight_dtype)
+        made.set_weight_bias(ref_qlinear.get_quantized_weight(), ref_qlinear.bias)
+        return made
+
+    def weight(self) -> Any:
+        return self._weight.float() if self.dtype is fl.float16 else self._weight
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        if self.dtype is fl.float16:
+            values = fl.nn.functional.linear(x, self._weight.float(), self._bias)
+            return values.relu() if self.post_op == "relu" else values
+        return _ops._quantized_linear_dynamic(x, *self.operands(), self._bias, True, self.post_op)
+
+    def _get_name(self) -> str:
+        return "DynamicQuantizedLinear"
+
+    def extra_repr(self) -> str:
+        text = f"in_features={self.in_features}, out_features={self.out_features}, dtype={self.dtype}"
+        return text if self.dtype is fl.float16 else f"{text}, qscheme={self.weight().qscheme()}"
+
+
+def _dynamic_convolution(kind: Any) -> Any:
+    """A convolution with weights in eight bits on float tensors, which are quantized as they come."""
+
+    def forward(self: Any, input: Tensor, reduce_range: bool = True) -> Tensor:
+        x = quantize_per_tensor_dynamic(input, quint8, reduce_range)
+        if self.transposed:
+            convolve = getattr(fl.nn.functional, f"conv_transpose{self.ndim}d")
+            settings = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
+            return convolve(x.dequantize(), self.weight().dequantize(), self._bias, *settings)  # type: ignore[no-any-return]
+        return _ops._quantized_conv(
+            x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, self.stride, self.padding,
+            self.dilation, self.groups, 1.0, 0, None, self.post_op,
+        )  # fmt: skip
+
+    @classmethod  # type: ignore[misc]
+    def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        layer = cls._like(mod)
+        layer.set_weight_bias(observed_weight(mod), mod.bias)
+        return layer
+
+    def _get_name(self: Any) -> str:
+        return f"Dynamic{kind._get_name(self)}"
+
+    body = {
+        "forward": forward, "from_float": from_float, "_get_name": _get_name, "__module__": __name__,
+        "__doc__": f"{kind.__name__} with weights in eight bits, on float tensors.",
+    }  # fmt: skip
+    return type(kind.__name__, (kind,), body)
+
+
+Conv1d = _dynamic_convolution(quantized.Conv1d)
+Conv2d = _dynamic_convolution(quantized.Conv2d)
+Conv3d = _dynamic_convolution(quantized.Conv3d)
+ConvTranspose1d = _dynamic_convolution(quantized.ConvTranspose1d)
+ConvTranspose2d = _dynamic_convolution(quantized.ConvTranspose2d)
+ConvTranspose3d = _dynamic_convolution(quantized.ConvTranspose3d)
+
+
+def _weight_dtype(mod: Any) -> Any:
+    """The dtype that the configuration of a layer asks for its weights."""
+    config = getattr(mod, "qconfig", None)
+    return None if config is None else float_or_quantized(config.weight().dtype)
+
+
+class _Recurrent(_Shown):
+    """What LSTM and GRU share: layers, directions, and the order of the input."""
+
+    def __init__(self, mod: RNNBase, dtype: Any) -> None:
+        super().__init__()
+        if getattr(mod, "proj_size", 0):
+            raise NotImplementedError("[quantize_dynamic] expected recurrent layers without projections, got one with")
+        for name in ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional"):
+            setattr(self, name, getattr(mod, name))
+        self.dtype = float_or_quantized(dtype)
+        self.training = mod.training
+        self.directions = 2 if mod.bidirectional else 1
+        self._all_weight_values = fl.nn.ModuleList()
+        for layer in range(mod.num_layers):
+            for end in ("", "_reverse")[: self.directions]:
+                for part in ("ih", "hh"):
+                    weight, bias = (getattr(mod, f"{kind}_{part}_l{layer}{end}", None) for kind in ("weight", "bias"))
+                    self._all_weight_values.append(_Weights(weight, bias, self.dtype))
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        return cls(mod, _weight_dtype(mod))
+
+    def cell(self, inputs: Tensor, state: list[Tensor], hidden: Module) -> list[Tensor]:
+        """The state after one step, the output first."""
+        raise NotImplementedError(
+            f"[{type(self).__name__}] expected a layer with a cell such as LSTM or GRU, got a base class"
+        )
+
+    def run(self, x: Tensor, states: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """All layers over a sequence; states and results have a row for each layer and direction."""
+        ends: list[list[Tensor]] = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction in range(self.directions):
+                row = layer * self.directions + direction
+                inputs = self._all_weight_values[2 * row](x)
+                state = [s[row] for s in states]
+                steps = []
+                for t in range(x.shape[0]):
+                    at = x.shape[0] - 1 - t if direction else t
+                    state = self.cell(inputs[at], state, self._all_weight_values[2 * row + 1])
+                    steps.append(state[0])
+                outputs.append(fl.stack(steps[::-1] if direction else steps))
+                ends.append(state)
+            x = fl.cat(outputs, -1)
+            if self.dropout and self.training and layer < self.num_layers - 1:
+                x = fl.nn.functional.dropout(x, self.dropout)
+        return x, [fl.stack(rows) for rows in zip(*ends)]
+
+    def sequence(self, input: Any, states: list[Tensor] | None, count: int) -> tuple[Tensor, list[Tensor]]:
+        if not isinstance(input, Tensor):
+            raise NotImplementedError(
+                f"[{self._get_name()}] expected a tensor, got {type(input).__name__}: packed sequences are not handled"
+            )
+        single = input.dim() == 2
+        x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input
+        if states is None:
+            rows = self.num_layers * self.directions
+            states = [x.new_zeros(rows, x.shape[1], self.hidden_size) for _ in range(count)]
+        elif single:
+            states = [s.unsqueeze(1) for s in states]
+        out, last = self.run(x, states)
+        if single:
+            return out.squeeze(1), [s.squeeze(1) for s in last]
+        return (out.transpose(0, 1) if self.batch_first else out), last
+
+    def _get_name(self) -> str:
+        return f"DynamicQuantized{type(self).__name__}"
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False}
+        return text + "".join(f", {k}={getattr(self, k)}" for k, v in usual.items() if getattr(self, k) != v)
+
+
+class LSTM(_Recurrent):
+    """An LSTM with weights in eight bits."""
+
+    def cell(self, inputs: Tensor, state: list[Tensor], hidden: Module) -> list[Tensor]:
+        i, f, g, o = (inputs + hidden(state[0])).chunk(4, -1)
+        c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+        return [o.sigmoid() * c.tanh(), c]
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        out, (h, c) = self.sequence(input, None if hx is None else list(hx), 2)
+        return out, (h, c)
+
+
+class GRU(_Recurrent):
+    """A GRU with weights in eight bits."""
+
+    def cell(self, inputs: Tensor, state: list[Tensor], hidden: Module) -> list[Tensor]:
+        reset, update, new = inputs.chunk(3, -1)
+        old_reset, old_update, old_new = hidden(state[0]).chunk(3, -1)
+        z = (update + old_update).sigmoid()
+        n = (new + (reset + old_reset).sigmoid() * old_new).tanh()
+        return [(1 - z) * n + z * state[0]]
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
+        out, (h,) = self.sequence(input, None if hx is None else [hx], 1)
+        return out, h
+
+
+class _Cell(_Shown):
+    """What single steps of recurrent layers share: two matrices."""
+
+    def __init__(self, mod: Any, dtype: Any = None) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = mod.input_size, mod.hidden_size, mod.bias
+        self.weight_dtype = float_or_quantized(dtype)
+        self._packed_weight_ih = _Weights(mod.weight_ih, mod.bias_ih, self.weight_dtype)
+        self._packed_weight_hh = _Weights(mod.weight_hh, mod.bias_hh, self.weight_dtype)
+        self.nonlinearity = getattr(mod, "nonlinearity", "tanh")
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        return cls(mod, _weight_dtype(mod))
+
+    def _state(self, input: Tensor, hx: Any) -> Any:
+        return input.new_zeros(input.shape[0], self.hidden_size) if hx is None else hx
+
+    def _get_name(self) -> str:
+        return f"DynamicQuantized{type(self).__name__}"
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+
+
+class RNNCell(_Cell):
+    """A step of an RNN with weights in eight bits."""
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        total = self._packed_weight_ih(input) + self._packed_weight_hh(self._state(input, hx))
+        return total.tanh() if self.nonlinearity == "tanh" else total.relu()
+
+
+class LSTMCell(_Cell):
+    """A step of an LSTM with weights in eight bits."""
+
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
+        h, c = (self._state(input, None),) * 2 if hx is None else hx
+        h, c = LSTM.cell(self, self._packed_weight_ih(input), [h, c], self._packed_weight_hh)  # type: ignore[arg-type]
+        return h, c
+
+
+class GRUCell(_Cell):
+    """A step of a GRU with weights in eight bits."""
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        state = [self._state(input, hx)]
+        return GRU.cell(self, self._packed_weight_ih(input), state, self._packed_weight_hh)[0]  # type: ignore[arg-type]
+
+
+__getattr__ = absent.names_of(__name__)

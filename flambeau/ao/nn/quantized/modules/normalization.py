@@ -1,0 +1,70 @@
+"""Normalisations on quantized tensors: computed from the values and rounded to the grid of the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as fl
+from flambeau.ao.nn.quantized.modules.base import OnGrid
+from flambeau.ao.quantized_tensor import Grid, QuantizedTensor
+from flambeau.nn.modules.module import Module
+
+__all__ = ["BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm"]
+
+
+class _Normalization(OnGrid):
+    """A float normalisation, whose parameters and buffers it takes over, with the grid of its results."""
+
+    relu = False
+    _FLOAT_MODULE: Any = None
+
+    def compute(self, values: Any) -> Any:
+        return self._FLOAT_MODULE.forward(self, values)
+
+    def forward(self, input: Any) -> QuantizedTensor:
+        values = self.compute(input.dequantize())
+        values = values.relu() if self.relu else values
+        return Grid(input.dtype, self.scale, self.zero_point).quantize(values)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        scale, zero_point = mod.activation_post_process.calculate_qparams()
+        layer = mod[0] if isinstance(mod, fl.nn.Sequential) else mod
+        return cls.from_reference(layer, float(scale.item()), int(zero_point.item()))
+
+    @classmethod
+    def from_reference(cls, mod: Any, scale: float, zero_point: int) -> Any:
+        layer = cls.__new__(cls)
+        Module.__init__(layer)
+        own = ("qconfig", "_forward_hooks", "_forward_pre_hooks", "_modules")
+        layer.__dict__.update((name, value) for name, value in mod.__dict__.items() if name not in own)
+        layer.scale, layer.zero_point, layer.training = float(scale), int(zero_point), False
+        if "BatchNorm" in cls._FLOAT_MODULE.__name__:
+            layer.grid_shape = (1,)
+        return layer
+
+    def _get_name(self) -> str:
+        return f"Quantized{type(self).__name__}"
+
+
+def _with_float(name: str, kind: Any, doc: str) -> Any:
+    """The quantized form of a float normalisation, which it is a subclass of."""
+
+    def __init__(self: Any, *args: Any, scale: float = 1.0, zero_point: int = 0, **kwargs: Any) -> None:
+        kind.__init__(self, *args, **kwargs)
+        self.scale, self.zero_point = float(scale), int(zero_point)
+
+    body = {
+        "__init__": __init__, "__doc__": doc, "_FLOAT_MODULE": kind, "extra_repr": kind.extra_repr, "__module__": __name__,
+        "__qualname__": name,
+    }  # fmt: skip
+    return type(name, (_Normalization, kind), body)
+
+
+LayerNorm = _with_float("LayerNorm", fl.nn.LayerNorm, "Layer normalisation.")
+GroupNorm = _with_float("GroupNorm", fl.nn.GroupNorm, "Group normalisation.")
+InstanceNorm1d = _with_float("InstanceNorm1d", fl.nn.InstanceNorm1d, "Instance normalisation of sequences.")
+InstanceNorm2d = _with_float("InstanceNorm2d", fl.nn.InstanceNorm2d, "Instance normalisation of images.")
+InstanceNorm3d = _with_float("InstanceNorm3d", fl.nn.InstanceNorm3d, "Instance normalisation of volumes.")
+BatchNorm2d = _with_float("BatchNorm2d", fl.nn.BatchNorm2d, "Batch normalisation of images.")
+BatchNorm3d = _with_float("BatchNorm3d", fl.nn.BatchNorm3d, "Batch normalisation of volumes.")
