@@ -5,6 +5,7 @@
 
 #include "cpu/engine/onednn.h"
 #include "cpu/gemm/gemm.h"
+#include "cpu/gemm/pairs.h"
 #include "cpu/gemm/paths.h"
 #include "cpu/gemm/product_finish.h"
 #include "cpu/gemm/small.h"
@@ -47,6 +48,8 @@ void add_bias(Product<T, T, T> p) {
 
 template <class S, class T>
 void multiply_part(const Product<S, T, S>& p) {
+  if constexpr (std::is_same_v<S, BFloat16>)
+    if (const UnitSet* set = bfloat16_units()) return multiply_pairs(*set, p);
   // oneDNN reads a tall transposed A, as in gradients of weights, at two thirds of its usual speed.
   const bool turned = std::is_same_v<T, float> && p.a_row == 1 && p.a_col != 1 && p.c_col == 1 && p.m >= p.n;
   if constexpr (std::is_same_v<S, T>)  // at such sizes the libraries are ahead, even with a pass for the bias

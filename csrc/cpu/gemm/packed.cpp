@@ -5,6 +5,7 @@
 // product is applied to a group's rows of a panel, some 40 KB that have just been written.
 #include "cpu/gemm/packed.h"
 
+#include "cpu/gemm/pairs.h"
 #include "cpu/gemm/product.h"
 #include "cpu/gemm/product_finish.h"
 
@@ -100,7 +101,13 @@ void multiply_packed(const GemmArgs& g, const float* packed) {
                          0,
                          g.bias_stride,
                          false};
-  over_rectangles(team_for(double(g.m) * g.n * g.k), g.m, g.n, g.k, TileSet<float>::get().width(),
+  const int threads = team_for(double(g.m) * g.n * g.k);
+  if constexpr (std::is_same_v<S, BFloat16>)
+    if (const UnitSet* set = bfloat16_units())
+      return over_rectangles(threads, g.m, g.n, g.k, set->width, [&](Range i, Range j) {
+        multiply_packed_pairs(*set, p, reinterpret_cast<const uint32_t*>(packed), g.finish, i, j);
+      });
+  over_rectangles(threads, g.m, g.n, g.k, TileSet<float>::get().width(),
                   [&](Range i, Range j) { multiply_window(p, packed, g.finish, i, j); });
 }
 
@@ -111,14 +118,19 @@ bool can_pack(DType dtype) {
   return dtype == DType::Float || dtype == DType::BFloat16;
 }
 
-int64_t packed_count(DType, int64_t k, int64_t n) {
+int64_t packed_count(DType dtype, int64_t k, int64_t n) {
+  if (const auto* set = products::bfloat16_units(); set && dtype == DType::BFloat16)
+    return products::packed_pair_count(*set, k, n);
   const int64_t width = products::TileSet<float>::get().width();
   return products::divide_up(n, width) * width * k;
 }
 
 void pack_matrix(DType dtype, int64_t k, int64_t n, const void* b, int64_t b_row, int64_t b_col, float* to) {
   if (dtype == DType::Float) return products::pack(k, n, static_cast<const float*>(b), b_row, b_col, to);
-  products::pack(k, n, static_cast<const BFloat16*>(b), b_row, b_col, to);
+  const auto* pairs = static_cast<const BFloat16*>(b);
+  if (const auto* set = products::bfloat16_units())
+    return products::pack_pair_matrix(*set, k, n, pairs, b_row, b_col, reinterpret_cast<uint32_t*>(to));
+  products::pack(k, n, pairs, b_row, b_col, to);
 }
 
 void gemm_packed(const GemmArgs& g, const float* packed) {

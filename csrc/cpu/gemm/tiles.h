@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cpu/engine/capability.h"
+
 namespace fl::cpu::products {
 
 #define FL_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,f16c")))
@@ -12,13 +14,7 @@ namespace fl::cpu::products {
 enum class Isa { Avx2, Avx512 };
 
 inline Isa isa() {
-  static const Isa best = [] {
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      return Isa::Avx512;
-    return Isa::Avx2;  // the least that the library runs on
-  }();
+  static const Isa best = has_capability(Capability::Avx512) ? Isa::Avx512 : Isa::Avx2;
   return best;
 }
 

@@ -1,0 +1,165 @@
+// Products of bfloat16 in pairs: see pairs.h.
+#include "cpu/gemm/pairs.h"
+
+#include "cpu/gemm/product_finish.h"
+#include "cpu/gemm/unit_walk.h"
+
+namespace fl::cpu::products {
+namespace {
+
+using Bits = uint16_t;
+
+const Bits* bits(const BFloat16* p) {
+  return reinterpret_cast<const Bits*>(p);
+}
+
+constexpr int64_t kPackedColumns = 1024;  // of B packed at a time
+constexpr int64_t kFewPanels = 4;         // of B: too few for packing A to pay
+constexpr int64_t kRowGap = 64;  // bytes between packed rows, so that they do not all use the same lines
+
+// ---- results -----------------------------------------------------------------------------------
+
+// Rounds 16 floats to bfloat16, ties to even; NaN stays one.
+FL_AVX512 inline void store_rounded(BFloat16* to, __m512 x, __mmask16 lanes) {
+  const __m512i whole = _mm512_castps_si512(x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(whole, 16), _mm512_set1_epi32(1));
+  __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(whole, odd), _mm512_set1_epi32(0x7fff));
+  rounded =
+      _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc00000));
+  _mm512_mask_cvtepi32_storeu_epi16(to, lanes, _mm512_srli_epi32(rounded, 16));
+}
+
+// The sums as they are, or with a bias added, as bfloat16.
+FL_AVX512 void store_sums(const float* sums, int64_t sums_row, const BFloat16* bias, bool relu, BFloat16* to,
+                          int64_t to_row, int64_t rows, int64_t cols) {
+  for (int64_t j = 0; j < cols; j += 16) {
+    const __mmask16 lanes = cols - j >= 16 ? 0xffff : __mmask16((1u << (cols - j)) - 1);
+    __m512 added = _mm512_setzero_ps();
+    if (bias)
+      added = _mm512_castsi512_ps(_mm512_slli_epi32(
+          _mm512_cvtepu16_epi32(_mm512_castsi512_si256(_mm512_maskz_loadu_epi16(lanes, bias + j))), 16));
+    for (int64_t i = 0; i < rows; ++i) {
+      __m512 x = _mm512_loadu_ps(sums + i * sums_row + j);
+      if (bias) x = _mm512_add_ps(x, added);
+      if (relu)
+        x = _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ),
+                               _mm512_setzero_ps());
+      store_rounded(to + i * to_row + j, x, lanes);
+    }
+  }
+}
+
+template <class D>
+void store_window(const Product<BFloat16, float, D>& p, const float* sums, int64_t width, int64_t i0,
+                  int64_t rows, int64_t j0, int64_t used) {
+  if constexpr (std::is_same_v<D, BFloat16>)
+    if (p.alpha == 1.0f && p.beta == 0.0f && p.c_col == 1 && p.bias_row == 0 && (!p.bias || p.bias_col == 1))
+      return store_sums(sums, width, p.bias ? p.bias + j0 : nullptr, p.relu, p.c + i0 * p.c_row + j0, p.c_row,
+                        rows, used);
+  finish_tile(p, sums, width, i0, j0, rows, used, kFirst | kLast);
+}
+
+// ---- operands ----------------------------------------------------------------------------------
+
+// How the rows of A reach the kernels.
+template <class D>
+class PairRows {
+ public:
+  PairRows(const UnitSet& set, const UnitDepth& depth, const Product<BFloat16, float, D>& p, int64_t rows)
+      : set_(set), depth_(depth), p_(p) {
+    const bool whole_blocks = p.k % (set.elements * set.unit_multiple) == 0 &&
+                              depth.block % (set.elements * set.unit_multiple) == 0;
+    const bool in_rows = p.a_col == 1 && whole_blocks;
+    direct_ = in_rows && (set.rows_only ? rows % set.max_rows == 0 : p.n <= kFewPanels * set.width);
+  }
+
+  UnitRows operator()(int64_t first, int64_t rows, int64_t height) const {
+    const BFloat16* a = p_.a + first * p_.a_row;
+    if (direct_) return plain_rows(a, p_.a_row * 2, depth_.block * 2, height);
+    const int64_t tiles = divide_up(rows, height);
+    if (!set_.rows_only) {
+      auto* to = static_cast<uint32_t*>(scratch(0).get(size_t(tiles * height * depth_.units) * 4));
+      pack_pairs(bits(a), p_.a_row, p_.a_col, rows, depth_, to, height, 0, tiles);
+      return dense_rows(to, height, depth_);
+    }
+    const int64_t row_bytes = depth_.units * 4 + kRowGap;
+    auto* to = static_cast<char*>(scratch(0).get(size_t(tiles * height * row_bytes)));
+    pack_pair_rows(bits(a), p_.a_row, p_.a_col, rows, depth_, to, row_bytes);
+    return plain_rows(to, row_bytes, depth_.block_units * 4, height);
+  }
+
+ private:
+  const UnitSet& set_;
+  const UnitDepth& depth_;
+  const Product<BFloat16, float, D>& p_;
+  bool direct_;
+};
+
+// Rough cost in cycles of doing the product this way round, to compare with the other way.
+template <class D>
+double pair_cost(const Product<BFloat16, float, D>& p, const UnitSet& set) {
+  const double m = double(p.m), n = double(p.n), k = double(p.k);
+  const double stall = p.m >= 6 ? 1.0 : 6.0 / m;
+  double cycles = m * double(round_up(p.n, set.lanes())) * k / (2.0 * set.lanes()) * stall;
+  if (set.rows_only) cycles /= 8;
+  cycles += n * k * (p.b_col == 1 ? 0.15 : p.b_row == 1 ? 0.3 : 2.0);
+  if (p.a_col != 1) cycles += m * k * (p.a_row == 1 && !set.rows_only ? 0.15 : 2.0);
+  if (p.c_col != 1) cycles += m * n * 1.5;
+  return cycles;
+}
+
+UnitDepth depth_of(const UnitSet& set, int64_t k) {
+  return UnitDepth(set, k, depth_of_pairs(k));
+}
+
+}  // namespace
+
+template <class D>
+void multiply_pairs(const UnitSet& set, Product<BFloat16, float, D> p) {
+  {
+    const auto t = p.transposed();
+    if (pair_cost(t, set) < pair_cost(p, set)) p = t;
+  }
+  const UnitDepth depth = depth_of(set, p.k);
+  const PairRows<D> rows(set, depth, p, p.m);
+  const int64_t most = std::min(round_up(p.n, set.width), kPackedColumns);
+  auto* packed = static_cast<uint32_t*>(scratch(1).get(size_t(most * depth.units) * 4));
+  for (int64_t j = 0; j < p.n; j += most) {
+    const int64_t cols = std::min(most, p.n - j);
+    pack_pairs(bits(p.b + j * p.b_col), p.b_col, p.b_row, cols, depth, packed, set.width, 0,
+               divide_up(cols, set.width));
+    walk_units<float>(set, depth, packed, {0, p.m}, {0, cols}, rows,
+                      [&](const float* sums, int64_t i0, int64_t high, int64_t j0, int64_t used) {
+                        store_window(p, sums, set.width, i0, high, j + j0, used);
+                      });
+  }
+}
+
+template void multiply_pairs(const UnitSet&, Product<BFloat16, float, BFloat16>);
+template void multiply_pairs(const UnitSet&, Product<BFloat16, float, float>);
+
+int64_t packed_pair_count(const UnitSet& set, int64_t k, int64_t n) {
+  return round_up(n, set.width) * depth_of(set, k).units;
+}
+
+void pack_pair_matrix(const UnitSet& set, int64_t k, int64_t n, const BFloat16* b, int64_t b_row,
+                      int64_t b_col, uint32_t* to) {
+  const UnitDepth depth = depth_of(set, k);
+  parallel_for(divide_up(n, set.width), std::max<int64_t>(1, kGrain / (k * set.width + 1)),
+               [&](int64_t begin, int64_t end) {
+                 pack_pairs(bits(b), b_col, b_row, n, depth, to, set.width, begin, end);
+               });
+}
+
+void multiply_packed_pairs(const UnitSet& set, const Product<BFloat16, float, BFloat16>& p,
+                           const uint32_t* packed, const ProductFinish* finish, Range is, Range js) {
+  const UnitDepth depth = depth_of(set, p.k);
+  const PairRows<BFloat16> rows(set, depth, p, is.end - is.begin);
+  walk_units<float>(set, depth, packed, is, js, rows,
+                    [&](const float* sums, int64_t i0, int64_t high, int64_t j0, int64_t used) {
+                      store_window(p, sums, set.width, i0, high, j0, used);
+                      if (finish) finish_window(*finish, p.c + i0 * p.c_row + j0, high, used);
+                    });
+}
+
+}  // namespace fl::cpu::products

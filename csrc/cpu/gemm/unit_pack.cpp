@@ -1,0 +1,118 @@
+// Packing into units with AVX-512: see unit_pack.h.
+#include "cpu/gemm/unit_pack.h"
+
+namespace fl::cpu::products {
+namespace {
+
+FL_INLINE __mmask16 first_lanes(int64_t n) {
+  return n >= 16 ? __mmask16(0xffff) : __mmask16((1u << n) - 1);
+}
+
+// Two rows as pairs: to[j] = (first[j], second[j]); without a second row its elements are zeros.
+FL_AVX512 inline void join_rows(const uint16_t* first, const uint16_t* second, uint32_t* to, int64_t n) {
+  for (int64_t j = 0; j < n; j += 16) {
+    const __mmask16 lanes = first_lanes(n - j);
+    __m512i pairs = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, first + j));
+    if (second)
+      pairs = _mm512_or_si512(
+          pairs, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lanes, second + j)), 16));
+    _mm512_mask_storeu_epi32(to + j, lanes, pairs);
+  }
+}
+
+// Rows of 16 units, of which `lanes` are read, become columns.
+FL_AVX512 inline void transpose_16(const char* from, int64_t stride, int64_t rows, __mmask16 lanes,
+                                   int64_t units, uint32_t* to, int64_t width) {
+  __m512i r[16], t[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i)
+    r[i] = i < rows ? _mm512_maskz_loadu_epi32(lanes, from + i * stride) : _mm512_setzero_si512();
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    const __m512i a = _mm512_unpacklo_epi32(r[i], r[i + 1]), b = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    const __m512i c = _mm512_unpacklo_epi32(r[i + 2], r[i + 3]),
+                  d = _mm512_unpackhi_epi32(r[i + 2], r[i + 3]);
+    t[i] = _mm512_unpacklo_epi64(a, c), t[i + 1] = _mm512_unpackhi_epi64(a, c);
+    t[i + 2] = _mm512_unpacklo_epi64(b, d), t[i + 3] = _mm512_unpackhi_epi64(b, d);
+  }
+  // t[4 g + c] has, in each quarter q, unit 4 q + c of rows 4 g to 4 g + 3.
+  const __mmask16 stored = first_lanes(rows);
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512i low = _mm512_shuffle_i32x4(t[c], t[4 + c], 0x44),
+                  high = _mm512_shuffle_i32x4(t[c], t[4 + c], 0xee);
+    const __m512i low2 = _mm512_shuffle_i32x4(t[8 + c], t[12 + c], 0x44);
+    const __m512i high2 = _mm512_shuffle_i32x4(t[8 + c], t[12 + c], 0xee);
+    const __m512i columns[4] = {_mm512_shuffle_i32x4(low, low2, 0x88), _mm512_shuffle_i32x4(low, low2, 0xdd),
+                                _mm512_shuffle_i32x4(high, high2, 0x88),
+                                _mm512_shuffle_i32x4(high, high2, 0xdd)};
+#pragma GCC unroll 4
+    for (int q = 0; q < 4; ++q)
+      if (4 * q + c < units) _mm512_mask_storeu_epi32(to + (4 * q + c) * width, stored, columns[q]);
+  }
+}
+
+// One block of one panel whose elements lie along k.
+void pack_columns(const uint16_t* from, int64_t stride, int64_t count, int64_t k, uint32_t* to,
+                  int64_t width) {
+  transpose_units(reinterpret_cast<const char*>(from), stride * 2, count, k / 2, to, width);
+  if (k % 2)
+    for (int64_t j = 0; j < count; ++j) to[k / 2 * width + j] = from[j * stride + k - 1];
+}
+
+void pack_any(const uint16_t* from, int64_t stride, int64_t k_stride, int64_t count, int64_t k, uint32_t* to,
+              int64_t width) {
+  for (int64_t p = 0; p < k; p += 2)
+    for (int64_t j = 0; j < count; ++j) {
+      const uint16_t* at = from + j * stride + p * k_stride;
+      to[p / 2 * width + j] = at[0] | (p + 1 < k ? uint32_t(at[k_stride]) << 16 : 0);
+    }
+}
+
+// What lies beyond the elements of a block of a panel: columns from `count` on, units from `used` on.
+void fill_rest(uint32_t* to, int64_t width, int64_t count, int64_t used, int64_t units) {
+  if (count < width)
+    for (int64_t u = 0; u < used; ++u) std::fill(to + u * width + count, to + (u + 1) * width, 0u);
+  std::fill(to + used * width, to + units * width, 0u);
+}
+
+}  // namespace
+
+FL_AVX512 void transpose_units(const char* from, int64_t stride, int64_t count, int64_t units, uint32_t* to,
+                               int64_t width) {
+  for (int64_t u = 0; u < units; u += 16)
+    for (int64_t j = 0; j < count; j += 16)
+      transpose_16(from + j * stride + u * 4, stride, std::min<int64_t>(16, count - j),
+                   first_lanes(units - u), units - u, to + u * width + j, width);
+}
+
+FL_AVX512 void pack_pairs(const uint16_t* from, int64_t stride, int64_t k_stride, int64_t count,
+                          const UnitDepth& depth, uint32_t* to, int64_t width, int64_t begin, int64_t end) {
+  constexpr int64_t together = 16;  // panels that are filled side by side, so that rows are read along
+  for (int64_t b = 0; b < depth.blocks; ++b) {
+    const int64_t k = depth.elements_in(b);
+    const uint16_t* source = from + b * depth.block * k_stride;
+    const auto panel = [&](int64_t q) { return to + (q * depth.units + b * depth.block_units) * width; };
+    const auto columns = [&](int64_t q) { return std::min(width, count - q * width); };
+    for (int64_t q0 = begin; q0 < end; q0 += together) {
+      const int64_t q1 = std::min(q0 + together, end);
+      if (stride == 1) {
+        for (int64_t p = 0; p < k; p += 2)
+          for (int64_t q = q0; q < q1; ++q) {
+            const uint16_t* row = source + p * k_stride + q * width;
+            join_rows(row, p + 1 < k ? row + k_stride : nullptr, panel(q) + p / 2 * width, columns(q));
+          }
+      } else {
+        for (int64_t q = q0; q < q1; ++q)
+          if (k_stride == 1)
+            pack_columns(source + q * width * stride, stride, columns(q), k, panel(q), width);
+          else
+            pack_any(source + q * width * stride, stride, k_stride, columns(q), k, panel(q), width);
+      }
+      for (int64_t q = q0; q < q1; ++q)
+        fill_rest(panel(q), width, columns(q), divide_up(k, 2), depth.units_in(b));
+    }
+  }
+}
+
+}  // namespace fl::cpu::products
