@@ -2,7 +2,7 @@
 //
 // Copies between layouts and types, the choice of the path, and the unfold-and-multiply path of the types
 // that have no other.  bfloat16 and half are converted to float while they are rearranged, which is also
-// faster than oneDNN's own bfloat16 on processors that only emulate it.
+// faster than oneDNN's own bfloat16 on processors that only emulate it; others run bfloat16 as it is.
 #include "ops/convolution.h"
 
 #include <xmmintrin.h>
@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "cpu/convolution/passes.h"
+#include "cpu/engine/capability.h"
 #include "cpu/engine/onednn.h"
 #include "cpu/gemm/gemm.h"
 
@@ -373,11 +374,46 @@ void run_pass(const ConvArgs& original, Pass pass) {
     copy_activation(in_room.as<T>(), dense_in, static_cast<S*>(original.grad_input), in);
 }
 
+// One pass of bfloat16 as it is, where the processor multiplies it and oneDNN has a primitive for the case.
+bool run_bfloat16(const ConvArgs& original, Pass pass) {
+  const bool empty = !original.batch || !original.in_channels || !original.out_channels ||
+                     !volume(original.out_size, original.ndim) || !volume(original.in_size, original.ndim);
+  const bool whole = pass == Pass::Forward || (pass == Pass::BackwardWeights ? original.grad_weight != nullptr
+                                                                             : original.bias == nullptr);
+  if (!has_capability(Capability::Avx512Bf16) || !onednn() || empty || !whole) return false;
+  ConvArgs g = original;
+  const View in = view_of(g, false), out = view_of(g, true);
+  const View dense_in = channels_last(in), dense_out = channels_last(out);
+  std::copy_n(dense_in.stride, kMaxDims, g.in_strides);
+  std::copy_n(dense_out.stride, kMaxDims, g.out_strides);
+  if (!onednn_can_run(g, pass)) return false;
+
+  const bool move_in = !same_layout(in, dense_in), move_out = !same_layout(out, dense_out);
+  const Scratch in_room(0, move_in ? size_t(in.elements()) * sizeof(BFloat16) : 0);
+  const Scratch out_room(1, move_out ? size_t(out.elements()) * sizeof(BFloat16) : 0);
+  auto *in_moved = in_room.as<BFloat16>(), *out_moved = out_room.as<BFloat16>();
+  const auto read = [](const void*& operand, const View& from, BFloat16* moved, const View& to) {
+    copy_activation(static_cast<const BFloat16*>(operand), from, moved, to);
+    operand = moved;
+  };
+  if (move_in && pass != Pass::BackwardData) read(g.input, in, in_moved, dense_in);
+  if (move_in && pass == Pass::BackwardData) g.grad_input = in_moved;
+  if (move_out && pass != Pass::Forward) read(g.grad_output, out, out_moved, dense_out);
+  if (move_out && pass == Pass::Forward) g.output = out_moved;
+  run_onednn(g, pass);
+  if (move_out && pass == Pass::Forward)
+    copy_activation(out_moved, dense_out, static_cast<BFloat16*>(original.output), out);
+  if (move_in && pass == Pass::BackwardData)
+    copy_activation(in_moved, dense_in, static_cast<BFloat16*>(original.grad_input), in);
+  return true;
+}
+
 void run(const ConvArgs& g, Pass pass) {
   switch (g.dtype) {
     case DType::Float:
       return run_pass<float, float>(g, pass);
     case DType::BFloat16:
+      if (run_bfloat16(g, pass)) return;
       return run_pass<BFloat16, float>(g, pass);
     case DType::Half:
       return run_pass<Half, float>(g, pass);

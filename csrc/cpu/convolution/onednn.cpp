@@ -1,4 +1,5 @@
-// Convolutions of float by oneDNN, with channels-last activations.  Primitives are kept by geometry.
+// Convolutions of float and bfloat16 by oneDNN, with channels-last activations.  Primitives are kept by
+// geometry.
 #include <memory>
 #include <stdexcept>
 
@@ -67,9 +68,10 @@ void query_plan(ConvPlan& p, Pass pass) {
 void fill_plan(ConvPlan& p, const ConvArgs& g, Pass pass, bool with_bias) {
   const OneDnn& d = *onednn();
   const int nd = g.ndim;
+  const dnnl_data_type_t type = g.dtype == DType::BFloat16 ? dnnl_bf16 : dnnl_f32;
   auto activation = [&](dnnl_memory_desc_t* md, bool output) {
     const View v = channels_last(view_of(g, output));
-    return d.memory_desc_create_with_strides(md, v.dims, v.size, dnnl_f32, v.stride) == dnnl_success;
+    return d.memory_desc_create_with_strides(md, v.dims, v.size, type, v.stride) == dnnl_success;
   };
   dnnl_dims_t wdims, wstrides;
   const int wn = describe_weights(g, wdims, wstrides);
@@ -88,10 +90,10 @@ void fill_plan(ConvPlan& p, const ConvArgs& g, Pass pass, bool with_bias) {
   const dnnl_dims_t bias_dims = {g.out_channels}, bias_strides = {1};
   const bool ok =
       activation(&p.src, false) && activation(&p.dst, true) &&
-      d.memory_desc_create_with_strides(&p.plain_weights, wn, wdims, dnnl_f32, wstrides) == dnnl_success &&
-      d.memory_desc_create_with_tag(&any, wn, wdims, dnnl_f32, dnnl_format_tag_any) == dnnl_success &&
+      d.memory_desc_create_with_strides(&p.plain_weights, wn, wdims, type, wstrides) == dnnl_success &&
+      d.memory_desc_create_with_tag(&any, wn, wdims, type, dnnl_format_tag_any) == dnnl_success &&
       (!with_bias ||
-       d.memory_desc_create_with_strides(&p.bias, 1, bias_dims, dnnl_f32, bias_strides) == dnnl_success) &&
+       d.memory_desc_create_with_strides(&p.bias, 1, bias_dims, type, bias_strides) == dnnl_success) &&
       d.primitive_attr_create(&attr) == dnnl_success &&
       d.primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user) == dnnl_success;
   if (ok) {
@@ -125,8 +127,8 @@ const ConvPlan& plan_for(const ConvArgs& g, Pass pass, bool with_bias, int threa
   static auto* cache = new PrimitiveCache<ConvPlan>;  // outlives every thread
   static thread_local PrimitiveCache<ConvPlan>::Front front;
   PrimitiveKey key;
-  for (int64_t v : {int64_t(pass), int64_t(with_bias), int64_t(threads), int64_t(g.ndim), g.batch,
-                    g.in_channels, g.out_channels, g.groups})
+  for (int64_t v : {int64_t(g.dtype), int64_t(pass), int64_t(with_bias), int64_t(threads), int64_t(g.ndim),
+                    g.batch, g.in_channels, g.out_channels, g.groups})
     key.add(v);
   for (int i = 0; i < g.ndim; ++i)
     for (int64_t v : {g.in_size[i], g.out_size[i], g.kernel[i], g.stride[i], g.dilation[i], g.padding[i]})
@@ -183,16 +185,36 @@ ConvArgs with_one_row(ConvArgs g) {
 
 }  // namespace
 
-bool run_onednn(const ConvArgs& g, Pass pass) {
-  if (!onednn()) return false;
-  if (g.ndim == 1 && g.groups > 1) return run_onednn(with_one_row(g), pass);
+namespace {
+
+// The threads that a primitive is built for and run by.
+int threads_for(const ConvArgs& g) {
   const double work = double(g.batch) * g.out_channels * volume(g.out_size, g.ndim) *
                       double(g.in_channels / g.groups) * volume(g.kernel, g.ndim);
   const bool alone = work < 1.0e6 || in_parallel() || (is_forked() && !onednn()->on_pool);
-  const int threads = alone ? 1 : num_threads();
-  const ThreadLimit limit(threads);  // a primitive is built for, and run by, this many threads
-  const bool with_bias =
-      pass == Pass::Forward ? g.bias != nullptr : pass == Pass::BackwardWeights && g.grad_bias;
+  return alone ? 1 : num_threads();
+}
+
+bool has_bias(const ConvArgs& g, Pass pass) {
+  return pass == Pass::Forward ? g.bias != nullptr : pass == Pass::BackwardWeights && g.grad_bias;
+}
+
+}  // namespace
+
+bool onednn_can_run(const ConvArgs& g, Pass pass) {
+  if (!onednn()) return false;
+  if (g.ndim == 1 && g.groups > 1) return onednn_can_run(with_one_row(g), pass);
+  const int threads = threads_for(g);
+  const ThreadLimit limit(threads);
+  return plan_for(g, pass, has_bias(g, pass), threads).usable();
+}
+
+bool run_onednn(const ConvArgs& g, Pass pass) {
+  if (!onednn()) return false;
+  if (g.ndim == 1 && g.groups > 1) return run_onednn(with_one_row(g), pass);
+  const int threads = threads_for(g);
+  const ThreadLimit limit(threads);
+  const bool with_bias = has_bias(g, pass);
   const ConvPlan& p = plan_for(g, pass, with_bias, threads);
   if (!p.usable()) return false;
 

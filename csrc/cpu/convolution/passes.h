@@ -93,10 +93,11 @@ inline bool same_layout(const View& a, const View& b) {
   return true;
 }
 
-// Both take dense channels-last activations of float.
+// All take dense channels-last activations: of float, and of bfloat16 for oneDNN.
 
 // One pass by a oneDNN primitive; false: it is not available for this case.
 bool run_onednn(const ConvArgs& g, Pass pass);
+bool onednn_can_run(const ConvArgs& g, Pass pass);
 
 // One pass as a matrix product over an unfolded copy of the input, of all positions of the batch at once.
 void run_product(const ConvArgs& g, Pass pass);
