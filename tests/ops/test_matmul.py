@@ -327,5 +327,5 @@ def test_products_of_bytes_are_summed_in_wider_integers():
     product = fl._int_mm(a, a.t())
     assert product.dtype == fl.int32 and product.tolist() == [[40 * 128 * 128] * 3] * 3
     fl.testing.assert_close(fl.compile(fl._int_mm)(a, a.t()), product)
-    with pytest.raises(RuntimeError, match=r"\[_int_mm\] expected matrices of int8, got"):
+    with pytest.raises(RuntimeError, match=r"\[int_mm\] expected matrices of int8, got"):
         fl._int_mm(a.int(), a.t())

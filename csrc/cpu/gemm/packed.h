@@ -1,7 +1,8 @@
 // Products with a matrix B that was rearranged before, for weights that stay from call to call.
 //
-// The panels of pack.h for all of B, one block of k after the other, in float: four bytes for each element, and
-// columns rounded up to whole panels. bfloat16 stays in pairs (units.h) where there are instructions for them.
+// The panels of pack.h for all of B, one block of k after the other, in float: four bytes for each element,
+// and columns rounded up to whole panels. bfloat16 stays in pairs (units.h) where there are instructions for
+// them.
 #pragma once
 
 #include "cpu/gemm/gemm.h"

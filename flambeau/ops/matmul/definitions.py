@@ -28,6 +28,11 @@ def bmm(self: Any, mat2: Any) -> Any:
     return fl.stack([fl.mm(a, b) for a, b in zip(self.unbind(0), mat2.unbind(0))])
 
 
+@definition("_int_mm")
+def int_mm(self: Any, mat2: Any) -> Any:
+    return fl.mm(self.int(), mat2.int())
+
+
 @definition("mv")
 def mv(self: Any, vec: Any) -> Any:
     return fl.mm(self, vec.unsqueeze(1)).squeeze(1)

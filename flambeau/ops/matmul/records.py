@@ -25,6 +25,8 @@ native(
     "-> Tensor"
 )
 native("_product_packed(Tensor self) -> Tensor")
+# Of int8, with sums of int32.
+native("_int_mm(Tensor self, Tensor mat2) -> Tensor", module="", method=False, out=True)
 # Of 8-bit floats with scales.
 native(
     "_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, "
@@ -350,14 +352,6 @@ def chain_matmul(matrices: list[fl.Tensor]) -> fl.Tensor:
     if len(matrices) == 1:
         return matrices[0]
     return fl.linalg.multi_dot(list(matrices))
-
-
-@composite(module="", out=True)
-def _int_mm(self: fl.Tensor, mat2: fl.Tensor) -> fl.Tensor:
-    """The product of matrices of bytes, whose sums would not fit into bytes."""
-    if self.dtype != fl.int8 or mat2.dtype != fl.int8:
-        raise RuntimeError(f"[_int_mm] expected matrices of int8, got {self.dtype} and {mat2.dtype}")
-    return fl.mm(self.int(), mat2.int())
 
 
 @composite(out=True)

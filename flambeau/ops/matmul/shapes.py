@@ -12,7 +12,7 @@ def mm(self: Geometry, mat2: Geometry) -> Ints:
     return self.sizes[0], mat2.sizes[1]
 
 
-@shape("_scaled_mm")
+@shape("_int_mm", "_scaled_mm")
 def scaled_mm(self: Geometry, mat2: Geometry) -> Ints:
     return mm(self, mat2)
 

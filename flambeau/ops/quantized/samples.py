@@ -58,3 +58,38 @@ def quantized_dynamically(make):
 
     yield call(fl.linspace(-1, 2, 15).reshape(3, 5))
     yield call(fl.linspace(0, 2, 15), False)
+
+
+samples.without(
+    "what they hold differs between processors; tests/ops/test_int8_products.py", "_int8_pack", "_int8_convolution_pack"
+)
+
+
+@samples("_int8_linear")
+def int8_linear(make):
+    import flambeau as fl
+
+    weight, scales, zeros = _weight(make, 4, 5)
+    start = (_integers(make, 3, 5, dtype=fl.uint8), 0.1, 7, weight, None, scales)
+    yield call(*start, zeros + 3, fl.ones(4), 1.0, 0)
+    yield call(*start, None, None, 0.5, 3, fl.uint8, "add_relu", _integers(make, 3, 4, dtype=fl.uint8), 0.1, 2)
+
+
+@samples("_int8_linear_dynamic")
+def int8_linear_dynamic(make):
+    import flambeau as fl
+
+    weight, scales, _ = _weight(make, 4, 5)
+    for per_row in (False, True):
+        yield call(fl.linspace(-1, 1, 15).reshape(3, 5), weight, None, scales, None, fl.ones(4), True, per_row, "relu")
+
+
+@samples("_int8_convolution")
+def int8_convolution(make):
+    import flambeau as fl
+
+    image, settings = _integers(make, 2, 4, 5, 5, dtype=fl.int8), ([2, 1], [1, 1], [1, 1])
+    weight, scales, zeros = _weight(make, 4, 4, 3, 3)
+    yield call(image, 0.1, 7, weight, None, scales, zeros + 3, fl.ones(4), *settings, 1, 1.0, 0)
+    weight, scales, _ = _weight(make, 4, 2, 3, 3)
+    yield call(image, 0.1, 7, weight, None, scales, None, None, *settings, 2, 0.2, 3, fl.int8, "relu")

@@ -1,0 +1,25 @@
+"""Shape rules of products of quantized numbers."""
+
+from __future__ import annotations
+
+from flambeau.ops.geometry import Geometry, Ints, equal_sizes
+from flambeau.ops.rules import shape
+
+
+@shape("_int8_linear", "_int8_linear_dynamic")
+def int8_linear(input: Geometry, weight: Geometry) -> Ints:
+    equal_sizes(input.sizes[-1], weight.sizes[1], "_int8_linear")
+    return (*input.sizes[:-1], weight.sizes[0])
+
+
+@shape("_int8_convolution")
+def int8_convolution(input: Geometry, weight: Geometry, stride: Ints, padding: Ints, dilation: Ints) -> Ints:
+    spatial = []
+    for d in range(2, len(weight.sizes)):
+        reach = input.sizes[d] + 2 * _of(padding, d) - _of(dilation, d) * (weight.sizes[d] - 1) - 1
+        spatial.append(reach // _of(stride, d) + 1)
+    return (input.sizes[0], weight.sizes[0], *spatial)
+
+
+def _of(values: Ints, d: int) -> int:
+    return values[0] if len(values) == 1 else values[d - 2]  # type: ignore[no-any-return]
