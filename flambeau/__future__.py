@@ -17,7 +17,7 @@ def get_overwrite_module_params_on_conversion() -> bool:
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """Accepted for compatibility: parameters keep their identity in conversions either way."""
+    """Whether `Module.to` and its like swap parameters with converted ones instead of setting their data."""
     global _swap_module_params_on_conversion
     _swap_module_params_on_conversion = value
 

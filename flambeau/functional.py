@@ -142,9 +142,23 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         raise TypeError(
             f"[unravel_index] expected integer indices, got {indices.dtype}: expected 'indices' to be integer dtype"
         )
-    sizes = (shape,) if isinstance(shape, int) else tuple(int(s) for s in shape)
+    if not isinstance(shape, (int, fl.SymInt, list, tuple)):
+        raise TypeError(
+            f"[unravel_index] expected a shape of ints, got {type(shape).__name__}: expected 'shape' to be int or sequence "
+            f"of ints, but got {type(shape)}"
+        )
+    sizes = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
+    for size in sizes:
+        if not isinstance(size, (int, fl.SymInt)):
+            raise TypeError(
+                f"[unravel_index] expected a shape of ints, got {size!r}: expected 'shape' sequence to only contain ints, but "
+                f"got {type(size)}"
+            )
     if any(s < 0 for s in sizes):
-        raise ValueError(f"[unravel_index] expected sizes that are not negative, got {sizes}")
+        raise ValueError(
+            f"[unravel_index] expected sizes that are not negative, got {sizes}: 'shape' cannot have negative values, "
+            f"but got {sizes}"
+        )
     coordinates: list[Tensor] = []
     rest = indices
     for size in reversed(sizes):
@@ -195,6 +209,7 @@ def _gradient_along(x: Tensor, d: int, step: Any, edge_order: int) -> Tensor:
         if step.dim() != 1 or step.shape[0] != n:
             raise RuntimeError(f"[gradient] expected {n} coordinates for dimension {d}, got shape {tuple(step.shape)}")
         h = (step[1:] - step[:-1]).reshape([-1] + [1] * (x.dim() - 1 - d))
+        x = x.to(fl.promote_types(x.dtype, h.dtype))  # differences are divided by what may be small
     else:
         dtype = x.dtype if x.is_floating_point() or x.is_complex() else fl.get_default_dtype()
         h = fl.full([n - 1] + [1] * (x.dim() - 1 - d), step, dtype=dtype, device=x.device)

@@ -249,6 +249,10 @@ _IGNORED = (
 ).split()
 
 
+# Methods that every class has its own of.
+_OF_ALL_OBJECTS = ("__class__", "__init__", "__new__", "__init_subclass__", "__subclasshook__", "__getattribute__")
+
+
 def _namespaces() -> list[tuple[str, Any]]:
     """Where public functions live, with the names to show."""
     root = flambeau.__name__
@@ -271,7 +275,8 @@ def _members(namespace: Any) -> Iterator[tuple[str, Any]]:
             yield f"{name}.__get__", value.__get__
         elif not isinstance(value, (type, types.ModuleType)) and callable(value):
             dunder = name.startswith("__") and name.endswith("__")
-            if not name.startswith("_") or (dunder and not hasattr(object, name)):
+            inherited = value is getattr(object, name, None) or name in _OF_ALL_OBJECTS
+            if not name.startswith("_") or (dunder and not inherited):
                 yield name, value
 
 

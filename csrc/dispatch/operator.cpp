@@ -231,6 +231,11 @@ void detail::check_one_device(const Operator& op, const Value* args) {
   const TensorImpl* first = nullptr;
   const auto look = [&](const TensorImpl* t) {
     if (first == nullptr) first = t;
+    FL_CHECK_KIND(
+        t->device.type != DeviceType::Meta || t->device == first->device || op.schema.name != "copy_",
+        NotImplemented,
+        "[copy_] expected a source with data, got one on the meta device: Cannot copy out of meta "
+        "tensor; no data!");
     FL_CHECK(t->device == first->device || (t->sizes.empty() && t->device.type == DeviceType::CPU) ||
                  first->device.type == DeviceType::Meta,
              "[", op.schema.name, "] expected all tensors on one device, got ", to_string(first->device),

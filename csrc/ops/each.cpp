@@ -46,6 +46,9 @@ void each_kernel(const Operator& op, void* definition, KeySet, Value* args, Valu
   for (size_t i = 0; i < formals.size(); ++i) {
     if (!formals[i].list) continue;
     FL_CHECK(!any_list || args[i].length() == n, "[", name, "] expected lists of one length, got ",
+             int64_t(n), " and ", int64_t(args[i].length()), ": ",
+             args[i].length() == 0 ? "Tensor list must have same number of elements as scalar list."
+                                   : "Tensor lists must have the same number of tensors, got ",
              int64_t(n), " and ", int64_t(args[i].length()));
     n = args[i].length();
     any_list = true;

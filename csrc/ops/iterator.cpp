@@ -13,7 +13,8 @@ Dims broadcast_shapes(const char* op, IntSpan a, IntSpan b) {
     const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
     const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
     FL_CHECK(x == y || x == 1 || y == 1, "[", op, "] expected shapes that broadcast together, got ", a,
-             " and ", b, " (sizes ", x, " and ", y, " at dimension ", static_cast<int64_t>(n - 1 - i), ")");
+             " and ", b, ": The size of tensor a (", x, ") must match the size of tensor b (", y,
+             ") at non-singleton dimension ", static_cast<int64_t>(n - 1 - i));
     out[n - 1 - i] = x == 1 ? y : x;
   }
   return out;

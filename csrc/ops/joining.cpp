@@ -51,7 +51,8 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
              " at position ", static_cast<int64_t>(i));
     for (int64_t k = 0; k < t.dim(); ++k)
       FL_CHECK(k == d || t.size(k) == sizes[k], "[cat] expected sizes that agree except in dimension ", d,
-               ", got ", model.sizes(), " and ", t.sizes(), " at position ", static_cast<int64_t>(i));
+               ", got ", model.sizes(), " and ", t.sizes(), " at position ", static_cast<int64_t>(i),
+               ": Sizes of tensors must match except in dimension ", d);
     FL_CHECK(!__builtin_add_overflow(sizes[d], t.size(d), &sizes[d]),
              "[cat] expected sizes with a sum below 2**63, got more in dimension ", d);
     channels_last &= t.is_contiguous(format);

@@ -141,13 +141,15 @@ Tensor same(const Tensor& self) {
 Tensor movedim(const Tensor& self, IntSpan source, IntSpan destination) {
   const int64_t n = self.dim(), k = static_cast<int64_t>(source.size());
   FL_CHECK(source.size() == destination.size(), "[movedim] expected as many destinations as sources, got ",
-           source, " and ", destination);
+           source, " and ", destination,
+           ": movedim: Invalid source or destination dims: they differ in number");
   Dims order(n, -1);
   uint64_t taken = 0, placed = 0;
   for (int64_t i = 0; i < k; ++i) {
     const int64_t from = wrap_dim("movedim", source[i], n), to = wrap_dim("movedim", destination[i], n);
     FL_CHECK(!(taken >> from & 1) && !(placed >> to & 1), "[movedim] expected each dimension once, got ",
-             source, " to ", destination);
+             source, " to ", destination, ": movedim: repeated dim in `",
+             taken >> from & 1 ? "source" : "destination", "`");
     taken |= uint64_t(1) << from;
     placed |= uint64_t(1) << to;
     if (n > 0) order[to] = from;

@@ -256,9 +256,9 @@ Tensor view_dtype(const Tensor& self, DType dtype) {
   Dims sizes(self.sizes()), strides(self.strides());
   int64_t offset = self.offset();
   if (from != to) {
-    FL_CHECK(self.dim() > 0,
-             "[view] expected dimensions to change the element size, got a 0-d tensor viewed as ",
-             name_of(dtype));
+    FL_CHECK(
+        self.dim() > 0, "[view] expected dimensions to change the element size, got a 0-d tensor viewed as ",
+        name_of(dtype), ": self.dim() cannot be 0 to view ", name_of(self.dtype()), " as ", name_of(dtype));
     FL_CHECK(strides.back() == 1 || sizes.back() == 1,
              "[view] expected a last dimension of stride 1 to view as ", name_of(dtype), ", got strides ",
              self.strides(), ": self.stride(-1) must be 1 to view ", name_of(self.dtype()), " as ",
@@ -307,9 +307,11 @@ Tensor view_as_real(const Tensor& self) {
 Tensor view_as_complex(const Tensor& self) {
   FL_CHECK(self.dtype() == DType::Float || self.dtype() == DType::Double,
            "[view_as_complex] expected a float32 or float64 tensor, got ", name_of(self.dtype()));
-  FL_CHECK(self.dim() > 0 && self.size(-1) == 2,
-           "[view_as_complex] expected a last dimension of size 2, got shape ", self.sizes(),
-           ": Tensor must have a last dimension of size 2");
+  FL_CHECK(self.dim() > 0,
+           "[view_as_complex] expected a last dimension of size 2, got a 0-d tensor: Input tensor "
+           "must have one or more dimensions");
+  FL_CHECK(self.size(-1) == 2, "[view_as_complex] expected a last dimension of size 2, got shape ",
+           self.sizes(), ": Tensor must have a last dimension of size 2");
   FL_CHECK(self.stride(-1) == 1, "[view_as_complex] expected a last dimension of stride 1, got strides ",
            self.strides(), ": Tensor must have a last dimension with stride 1");
   Dims sizes(self.sizes()), strides(self.strides());

@@ -786,6 +786,7 @@ void add_autograd(PyObject* module) {
     check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(tensor_type), d->name, descriptor.get()));
   }
   make_overridable(tensor_type, methods);
+  name_attributes(tensor_type);
   autograd::install_kernels();
   autograd::install_pointwise_derivatives();
   add_derivatives();

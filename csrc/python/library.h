@@ -61,6 +61,7 @@ class BelowModes {
 // before the type is made from it; the methods are replaced on the finished type.
 void make_overridable(PyGetSetDef* attributes);
 void make_overridable(PyTypeObject* type, PyMethodDef* methods);
+void name_attributes(PyTypeObject* type);
 // For the type's slots (len(), bool(), ...): true when `self` or a mode takes over what `name` does. The
 // default hook of plain subclasses does not, since results that are not tensors are the same with it.
 bool overrides_slot(PyObject* self);

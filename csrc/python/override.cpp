@@ -578,6 +578,10 @@ PyMemberDef property_members[] = {
     {"fset", T_OBJECT_EX, offsetof(PropertyObject, set), READONLY, nullptr},
     {"__doc__", T_OBJECT_EX, offsetof(PropertyObject, doc), READONLY, nullptr},
     {}};
+PyObject* property_qualname(PyObject* self, void*) {
+  return PyUnicode_FromFormat("TensorBase.%U", reinterpret_cast<PropertyObject*>(self)->name);
+}
+PyGetSetDef property_getset[] = {{"__qualname__", property_qualname, nullptr, nullptr, nullptr}, {}};
 
 PyObject* overridable_property(PyObject*, PyObject* args) {
   // _overridable_property(name, property)
@@ -588,6 +592,7 @@ PyObject* overridable_property(PyObject*, PyObject* args) {
       PyType_Slot slots[] = {{Py_tp_descr_get, reinterpret_cast<void*>(property_get)},
                              {Py_tp_descr_set, reinterpret_cast<void*>(property_set)},
                              {Py_tp_members, property_members},
+                             {Py_tp_getset, property_getset},
                              {0, nullptr}};
       PyType_Spec spec{"torch._C.TensorProperty", sizeof(PropertyObject), 0, Py_TPFLAGS_DEFAULT, slots};
       return reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
@@ -613,6 +618,17 @@ void make_overridable(PyGetSetDef* attributes) {
     row->closure = new PyGetSetDef(*row);
     row->get = get_attribute;
     if (row->set) row->set = set_attribute;
+  }
+}
+
+// Programs know the class of native attributes as TensorBase, which reprs name as well.
+void name_attributes(PyTypeObject* type) {
+  PyObject *name, *value;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(type->tp_dict, &at, &name, &value)) {
+    if (!Py_IS_TYPE(value, &PyGetSetDescr_Type)) continue;
+    PyObject*& qualname = reinterpret_cast<PyDescrObject*>(value)->d_qualname;
+    Py_XSETREF(qualname, check(PyUnicode_FromFormat("TensorBase.%U", name)));
   }
 }
 

@@ -159,6 +159,7 @@ bool read_single(const Argument& arg, PyObject* o, Value& value, Arena& arena) {
     }
     case ArgType::Float: {
       double d;
+      if (is_tensor(o) && unwrap(o).requires_grad()) return false;  // its gradient would be lost
       if (!read_float(o, d)) return false;
       value = Value(d);
       return true;

@@ -38,3 +38,14 @@ def env_of(value: Any) -> ShapeEnv | None:
     elif isinstance(value, slice):
         return env_of((value.start, value.stop, value.step))
     return None
+
+
+def number_first(name: str, number: Any, tensor: Any) -> Any:
+    """An operator with a symbolic number on the left, as `n - t`, by operators that take the number second; or None."""
+    if name in ("add", "mul"):
+        return getattr(tensor, name)(number)
+    if name == "sub":
+        return fl.rsub(tensor, number)
+    if name == "div":
+        return tensor.reciprocal() * number
+    return getattr(fl, name)(number, tensor) if name in ("pow", "remainder") else None

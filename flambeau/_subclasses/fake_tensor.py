@@ -20,7 +20,7 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._ops import OpOverload
 from flambeau._subclasses import fake_attributes, fake_autograd
-from flambeau._subclasses.fake_numbers import env_of, hinted
+from flambeau._subclasses.fake_numbers import env_of, hinted, number_first
 from flambeau._subclasses.fake_operators import NO_GRAD, VIEW, OperatorInfo, bind, info_of
 from flambeau._tensor.device import canonical
 from flambeau.ops import tags
@@ -305,6 +305,10 @@ class FakeTensorMode(TorchFunctionMode):
         """Answer a call whose arguments hold fake tensors or symbolic numbers."""
         if isinstance(func, OpOverload):
             return self.operator(func, args, kwargs)
+        if isinstance(func, _C.Method) and len(args) == 2 and isinstance(args[0], (SymInt, SymFloat)) and not kwargs:
+            found = number_first(func.__name__, *args)
+            if found is not None:
+                return found
         if isinstance(func, (_C.Function, _C.Method)):
             args, kwargs = self._faked(args), self._faked(kwargs) if kwargs else kwargs
             concrete_args, concrete_kwargs = hinted(args), hinted(kwargs) if kwargs else kwargs

@@ -66,6 +66,10 @@ def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     from flambeau._tensor import legacy_new
 
     kwargs.setdefault("device", self.device)
+    if self.is_sparse and args and isinstance(args[0], Tensor):
+        return fl.sparse_coo_tensor(*args, **kwargs)
+    if len(args) == 1 and isinstance(args[0], Tensor) and args[0].dim() > 0 and args[0].dtype != self.dtype:
+        raise TypeError(f"[new] expected a tensor of {self.dtype}, got {args[0].dtype}")
     return legacy_new(self.dtype, *args, **kwargs)
 
 

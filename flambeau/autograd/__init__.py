@@ -101,7 +101,7 @@ def _is_edge(x: Any) -> bool:
 
 
 def _listed(x: Any) -> tuple[Any, ...]:
-    return (x,) if isinstance(x, Tensor) or _is_edge(x) else tuple(x)
+    return (x,) if isinstance(x, Tensor) or _is_edge(x) or not hasattr(x, "__iter__") else tuple(x)
 
 
 def _run(
@@ -188,6 +188,14 @@ def grad(
             "only_inputs argument is deprecated and is ignored now (defaults to True).", FutureWarning, stacklevel=2
         )
     roots, wanted = _listed(outputs), _listed(inputs)
+    if _C._has_torch_function((*roots, *wanted)):
+        from flambeau.overrides import handle_torch_function
+
+        options = {"retain_graph": retain_graph, "create_graph": create_graph, "allow_unused": allow_unused}
+        options |= {"is_grads_batched": is_grads_batched, "materialize_grads": materialize_grads}
+        return handle_torch_function(
+            grad, (*roots, *wanted), roots, wanted, grad_outputs=grad_outputs, only_inputs=only_inputs, **options
+        )
     if retain_graph is None:
         retain_graph = create_graph
     grads = (None,) * len(roots) if grad_outputs is None else _listed(grad_outputs)

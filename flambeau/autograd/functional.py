@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import flambeau as fl
 from flambeau._C import Tensor
@@ -22,7 +22,7 @@ def _as_tuple(x: Any, what: str, where: str) -> tuple[bool, tuple[Tensor, ...]]:
         if not isinstance(t, Tensor):
             at = "" if single else f" at index {i}"
             given = f"The {what} given to {where}"
-            if what != "inputs":
+            if what not in ("inputs", "v"):
                 given = f"The outputs of the user-provided function given to {where}"
             raise TypeError(
                 f"[{where}] expected {what} to be a Tensor or a tuple of Tensors, got {type(t).__name__}{at}: {given} "
@@ -47,39 +47,76 @@ def _finish(x: Any, is_tuple: bool, create_graph: bool) -> Any:
     return out if is_tuple else out[0]
 
 
+_STRICT = "This is not allowed in strict mode"
+
+
+def _refuse_strict(where: str, got: str, words: str) -> NoReturn:
+    raise RuntimeError(f"[{where}] expected a result that depends on every input in strict mode, got {got}: {words}")
+
+
+def _need_grad(tensors: tuple[Tensor, ...], strict: bool, where: str) -> None:
+    """In strict mode outputs have to depend on an input."""
+    for i, t in enumerate(tensors):
+        if strict and not t.requires_grad:
+            words = f"Output {i} of the user-provided function does not require gradients. "
+            words += (
+                "The outputs must be computed in a differentiable manner from the input when running in strict mode."
+            )
+            _refuse_strict(where, f"output {i} that depends on none", words)
+
+
+def _need_second(gradients: tuple[Tensor, ...], strict: bool, where: str) -> None:
+    """In strict mode gradients that are differentiated again have to depend on an input."""
+    for i, g in enumerate(gradients):
+        if strict and not g.requires_grad:
+            words = (
+                f"The jacobian of the user-provided function with respect to input {i} is independent of the input. "
+            )
+            _refuse_strict(where, f"a constant gradient of input {i}", f"{words}{_STRICT}.")
+
+
 def _fill(
-    grads: tuple[Any, ...], like: tuple[Tensor, ...], strict: bool, where: str, any_output: bool = False
+    grads: tuple[Any, ...],
+    like: tuple[Tensor, ...],
+    strict: bool,
+    where: str,
+    what: str = "The output of the user-provided function is independent of input",
+    create_graph: bool = False,
 ) -> tuple[Tensor, ...]:
-    made = []
-    any_grad = any(g is not None for g in grads) or any_output
-    for i, (g, x) in enumerate(zip(grads, like)):
-        if g is None:
-            if strict:
-                words = (
-                    f"The output of the user-provided function is independent of input {i}. This is not allowed in strict mode."
-                    if any_grad
-                    else "Output 0 of the user-provided function does not require gradients. The outputs must be computed in a "
-                    "differentiable manner from the input when running in strict mode."
-                )
-                raise RuntimeError(
-                    f"[{where}] expected a result that depends on every input in strict mode, got none for input {i}: {words}"
-                )
-            g = fl.zeros_like(x)
-        made.append(g)
-    return tuple(made)
+    """Zeros for missing gradients; in strict mode they, and constant ones that have a graph to be, are refused."""
+    for i, g in enumerate(grads):
+        if strict and g is None:
+            _refuse_strict(where, f"none for input {i}", f"{what} {i}. {_STRICT}.")
+        if strict and create_graph and not g.requires_grad:
+            order = "hessian" if "jacobian" in what else "jacobian"
+            words = f"The {order} of the user-provided function is independent of input {i}. {_STRICT} when create_graph=True."
+            _refuse_strict(where, f"a constant for input {i}", words)
+    return tuple(fl.zeros_like(x) if g is None else g for g, x in zip(grads, like))
+
+
+_DOUBLE = "The jacobian of the user-provided function is independent of input"
 
 
 def _check_v(v: Any, like: tuple[Tensor, ...], where: str) -> tuple[Tensor, ...]:
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
-            raise RuntimeError(f"[{where}] expected v unless there is a single output of one element, got None")
+            what = "output of" if where == "vjp" else "input to"
+            words = f"The vector v can only be None if the {what} the user-provided function is a single Tensor with a single element."
+            raise RuntimeError(
+                f"[{where}] expected v unless there is a single tensor of one element, got None: {words}"
+            )
         return (fl.ones_like(like[0]),)
     _is_tuple, listed = _as_tuple(v, "v", where)
     if len(listed) != len(like):
-        raise RuntimeError(f"[{where}] expected {len(like)} tensors in v, got {len(listed)}")
+        words = "v is a tuple of invalid length" if len(like) > 1 else "The given v should contain a single Tensor."
+        raise RuntimeError(f"[{where}] expected {len(like)} tensors in v, got {len(listed)}: {words}")
     for i, (a, b) in enumerate(zip(listed, like)):
         if a.shape != b.shape:
-            raise RuntimeError(f"[{where}] expected v of shape {tuple(b.shape)} at index {i}, got {tuple(a.shape)}")
+            words = f"v has invalid size: should be {b.shape} but got {a.shape}."
+            words = words if len(like) == 1 else f"Entry {i} in {words}"
+            raise RuntimeError(
+                f"[{where}] expected v of shape {tuple(b.shape)} at index {i}, got {tuple(a.shape)}: {words}"
+            )
     return listed
 
 
@@ -108,7 +145,8 @@ def vjp(
         xs = _fresh(xs, create_graph)
         is_outputs_tuple, outputs = _as_tuple(func(*xs), "outputs of func", "vjp")
         vs = _check_v(v, outputs, "vjp")
-        found = _fill(_grad(outputs, xs, vs, create_graph), xs, strict, "vjp", any(o.requires_grad for o in outputs))
+        _need_grad(outputs, strict, "vjp")
+        found = _fill(_grad(outputs, xs, vs, create_graph), xs, strict, "vjp", create_graph=create_graph)
     return _finish(outputs, is_outputs_tuple, create_graph), _finish(found, is_inputs_tuple, create_graph)
 
 
@@ -122,11 +160,17 @@ def jvp(
         vs = _check_v(v, xs, "jvp")
         is_outputs_tuple, outputs = _as_tuple(func(*xs), "outputs of func", "jvp")
         duals = tuple(fl.zeros_like(o, requires_grad=True) for o in outputs)
-        back = _fill(
-            _grad(outputs, xs, duals, create_graph=True), xs, strict, "jvp", any(o.requires_grad for o in outputs)
-        )
-        found = _fill(_grad(back, duals, vs, create_graph), outputs, strict, "jvp")
+        _need_grad(outputs, strict, "jvp")
+        back = _fill(_grad(outputs, xs, duals, create_graph=True), xs, strict, "jvp")
+        trick = "The gradient with respect to the input is independent of entry"
+        found = _fill(_grad(back, duals, vs, create_graph), outputs, strict, "jvp", trick, create_graph)
     return _finish(outputs, is_outputs_tuple, create_graph), _finish(found, is_outputs_tuple, create_graph)
+
+
+def _need_loop(strict: bool, vectorize: bool, where: str) -> None:
+    if strict and vectorize:
+        words = f"torch.autograd.functional.{where}: `strict=True` and `vectorized=True` are not supported together."
+        raise RuntimeError(f"[{where}] expected strict or vectorize, got both: {words}")
 
 
 def jacobian(
@@ -140,18 +184,21 @@ def jacobian(
     """The Jacobian of func: for each output and input a tensor of the output's sizes followed by the input's."""
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError(f"[jacobian] expected strategy 'reverse-mode' or 'forward-mode', got {strategy!r}")
+    _need_loop(strict, vectorize, "jacobian")
     with fl.enable_grad():
         is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "jacobian")
         xs = _fresh(xs, create_graph)
         is_outputs_tuple, outputs = _as_tuple(func(*xs), "outputs of func", "jacobian")
+        _need_grad(outputs, strict, "jacobian")
         rows = []
-        for out in outputs:
+        for i, out in enumerate(outputs):
+            what = f"Output {i} of the user-provided function is independent of input"
             columns: list[list[Tensor]] = [[] for _ in xs]
             for k in range(out.numel()):
                 basis = fl.zeros_like(out, memory_format=fl.contiguous_format)
                 basis.view(-1)[k] = 1
                 found = _grad((out,), xs, (basis,), create_graph)
-                for column, g in zip(columns, _fill(found, xs, strict, "jacobian")):
+                for column, g in zip(columns, _fill(found, xs, strict, "jacobian", what, create_graph)):
                     column.append(g)
             rows.append(
                 tuple(
@@ -171,7 +218,11 @@ def _scalar(func: Callable[..., Any], where: str) -> Callable[..., Tensor]:
         out = func(*inputs)
         is_tuple, listed = _as_tuple(out, "outputs of func", where)
         if is_tuple or listed[0].numel() != 1:
-            raise RuntimeError(f"[{where}] expected func to return a single tensor of one element, got another result")
+            got = f"{len(listed)} tensors" if is_tuple else f"shape {tuple(listed[0].shape)}"
+            words = f"The Tensor returned by the function given to {where} should contain a single element"
+            if is_tuple:
+                words = f"The function given to {where} should return a single Tensor"
+            raise RuntimeError(f"[{where}] expected func to return a single tensor of one element, got {got}: {words}")
         return listed[0].reshape(())
 
     return checked
@@ -186,11 +237,16 @@ def hessian(
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
     """The Hessian of a scalar function."""
+    _need_loop(strict, vectorize, "hessian")
     is_inputs_tuple, xs = _as_tuple(inputs, "inputs", "hessian")
     scalar = _scalar(func, "hessian")
 
     def gradients(*inner: Tensor) -> tuple[Tensor, ...]:
-        return _fill(_grad((scalar(*inner),), inner, create_graph=True), inner, strict, "hessian")
+        out = scalar(*inner)
+        _need_grad((out,), strict, "hessian")
+        first = _fill(_grad((out,), inner, create_graph=True), inner, strict, "hessian")
+        _need_second(first, strict, "hessian")
+        return first
 
     found = jacobian(gradients, xs, create_graph=create_graph, strict=strict)
     return found if is_inputs_tuple else found[0][0]
@@ -211,8 +267,10 @@ def _hessian_product(
         xs = _fresh(xs, create_graph)
         vs = _check_v(v, xs, where)
         out = _scalar(func, where)(*xs)
-        first = _fill(_grad((out,), xs, create_graph=True), xs, strict, where, out.requires_grad)
-        found = _fill(_grad(first, xs, vs, create_graph), xs, strict, where)
+        _need_grad((out,), strict, where)
+        first = _fill(_grad((out,), xs, create_graph=True), xs, strict, where)
+        _need_second(first, strict, where)
+        found = _fill(_grad(first, xs, vs, create_graph), xs, strict, where, _DOUBLE, create_graph)
     return (out if create_graph else out.detach()), _finish(found, is_inputs_tuple, create_graph)
 
 

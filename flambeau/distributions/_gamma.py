@@ -58,9 +58,11 @@ class Gamma(ExponentialFamily):
         shape = self._extended_shape(sample_shape)
         return standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
 
-    @checked
     def log_prob(self, value: fl.Tensor) -> fl.Tensor:
-        value = fl.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
+        return self._log_density(fl.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device))
+
+    @checked
+    def _log_density(self, value: fl.Tensor) -> fl.Tensor:
         shape, rate = self.concentration, self.rate
         return fl.xlogy(shape, rate) + fl.xlogy(shape - 1, value) - rate * value - fl.lgamma(shape)
 
@@ -176,7 +178,14 @@ class Dirichlet(ExponentialFamily):
         return self.concentration * (total - self.concentration) / (total.pow(2) * (total + 1))
 
     def rsample(self, sample_shape: Any = fl.Size()) -> fl.Tensor:
-        return log_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape))).softmax(-1)
+        sample = log_standard_gamma(self.concentration.expand(self._extended_shape(sample_shape))).softmax(-1)
+        if sample.shape[-1] == 1:
+            return sample
+        # Inside the simplex after rounding, too: at its border the density has no logarithm.
+        limits = fl.finfo(sample.dtype)
+        with fl.no_grad():
+            shift = sample.clamp(limits.tiny, 1 - limits.eps / 2) - sample
+        return sample + shift
 
     @checked
     def log_prob(self, value: fl.Tensor) -> fl.Tensor:

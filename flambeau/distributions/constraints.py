@@ -287,7 +287,8 @@ class _Square(Constraint):
     event_dim = 2
 
     def check(self, value: fl.Tensor) -> fl.Tensor:
-        return fl.full(value.shape[:-2], value.shape[-2] == value.shape[-1], dtype=fl.bool, device=value.device)
+        make = fl.ones if value.shape[-2] == value.shape[-1] else fl.zeros
+        return make(value.shape[:-2], dtype=fl.bool, device=value.device)
 
 
 class _Symmetric(_Square):

@@ -27,7 +27,6 @@ from flambeau.fx.proxy import (
     Proxy,
     Scope,
     ScopeContextManager,
-    TraceError,
     TracerBase,
     _first_proxy,
     base_types,
@@ -420,7 +419,7 @@ class Tracer(TracerBase):
             plain = type(plain).__call__ if not isinstance(plain, types.BuiltinFunctionType) else plain
             code = getattr(plain, "__code__", None)
             if code is None:
-                raise TraceError(
+                raise AssertionError(
                     f"[trace] expected a Python function, got {root_fn!r}, whose parameters cannot be read"
                 )
             is_module, bound = True, root_fn

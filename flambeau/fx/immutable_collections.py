@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from flambeau.utils import _pytree
 
 _CURE = (
-    "assign a changed copy to the node instead, as in `node.args = (new, *node.args[1:])` "
+    "assign a changed copy to the node instead, as in `new_args = (new, *node.args[1:]); node.args = new_args` "
     "or `node.kwargs = {**node.kwargs, 'dim': 1}`"
 )
 

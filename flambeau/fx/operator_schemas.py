@@ -19,6 +19,7 @@ class ArgsKwargsPair(NamedTuple):
 
 
 _EMPTY = inspect.Parameter.empty
+_ANNOTATIONS = {"Tensor": flambeau.Tensor, "int": int, "float": float, "bool": bool, "str": str}
 
 
 def _signature_of(text: str) -> inspect.Signature:
@@ -30,7 +31,8 @@ def _signature_of(text: str) -> inspect.Signature:
         kind = inspect.Parameter.KEYWORD_ONLY if argument.kwarg_only else inspect.Parameter.POSITIONAL_OR_KEYWORD
         default = argument.default_value if argument.has_default_value() else _EMPTY
         name += "_" * keyword.iskeyword(name)  # uniform_(from, to)
-        parameters.append(inspect.Parameter(name, kind, default=default))
+        annotation = _ANNOTATIONS.get(str(argument.type), _EMPTY)
+        parameters.append(inspect.Parameter(name, kind, default=default, annotation=annotation))
     # A parameter with a default may come before one without in schemas, not in signatures.
     seen = False
     for i, p in enumerate(parameters):

@@ -57,7 +57,9 @@ class Muon(SingleOptimizer):
         adjust_lr_fn: str | None = None,
     ) -> None:
         if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError(f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}")
+            raise ValueError(
+                f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}: Tensor lr must be 1-element"
+            )
         if not lr >= 0.0:
             raise ValueError(f"[Muon] expected lr >= 0, got {lr}")
         if not momentum >= 0.0:

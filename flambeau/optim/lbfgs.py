@@ -140,7 +140,9 @@ class LBFGS(Optimizer):
         line_search_fn: str | None = None,
     ) -> None:
         if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError(f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}")
+            raise ValueError(
+                f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}: Tensor lr must be 1-element"
+            )
         if not lr >= 0.0:
             raise ValueError(f"[LBFGS] expected lr >= 0, got {lr}")
         defaults = {

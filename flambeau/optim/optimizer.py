@@ -115,7 +115,9 @@ def _check_tensor_lr(lr: Any, foreach: bool | None = None, capturable: bool = Fa
         if foreach and not capturable:
             raise ValueError("[optim] expected capturable=True for a Tensor as lr with foreach=True, got False")
         if lr.numel() != 1:
-            raise ValueError(f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}")
+            raise ValueError(
+                f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}: Tensor lr must be 1-element"
+            )
 
 
 class Optimizer:
@@ -403,11 +405,15 @@ class Optimizer:
             import warnings
 
             warnings.warn(
-                f"[{type(self).__name__}] expected each parameter once in a group, got one more often; in future this will cause an error",
+                f"[{type(self).__name__}] expected each parameter once in a group, got one more often: optimizer contains a parameter group "
+                "with duplicate parameters; in future, this will cause an error",
                 stacklevel=3,
             )
         if any(id(p) in own for group in self.param_groups for p in group["params"]):
-            raise ValueError(f"[{type(self).__name__}] expected each parameter in one group, got some in several")
+            raise ValueError(
+                f"[{type(self).__name__}] expected each parameter in one group, got some in several: some parameters "
+                "appear in more than one parameter group"
+            )
         self.param_groups.append(param_group)
 
     def _split_names(self, param_group: dict[str, Any]) -> None:

@@ -32,7 +32,9 @@ class SparseAdam(SingleOptimizer):
         maximize: bool = False,
     ) -> None:
         if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError(f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}")
+            raise ValueError(
+                f"[optim] expected an lr of one element, got a Tensor of shape {tuple(lr.shape)}: Tensor lr must be 1-element"
+            )
         if not lr > 0.0:
             raise ValueError(f"[SparseAdam] expected lr > 0, got {lr}")
         if not eps > 0.0:

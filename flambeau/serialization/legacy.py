@@ -47,6 +47,35 @@ def _no_storage(reference: Any) -> Any:
     raise UnpicklingError("[load] expected plain values at the start of the file, got a storage")
 
 
+class _Unread:
+    """A tensor of the first reading, when the bytes of storages are not there yet."""
+
+
+class _HeadUnpickler(SafeUnpickler):
+    """Finds the storages of a pickle and its end. Functions build tensors from bytes, so only classes are called."""
+
+    def operations(self) -> Any:
+        own = {ord("R"): _HeadUnpickler.reduce, ord("b"): _HeadUnpickler.build}
+        return [own.get(code, operation) for code, operation in enumerate(super().operations())]
+
+    def reduce(self) -> None:
+        if isinstance(self._stack[-2], type):
+            return super().reduce()
+        del self._stack[-2:]
+        self._stack.append(_Unread())
+
+    def build(self) -> None:
+        if isinstance(self._stack[-2], _Unread):
+            self._stack.pop()
+        else:
+            super().build()
+
+
+def _text(value: Any) -> Any:
+    """Strings of Python 2, which `encoding="bytes"` leaves as bytes."""
+    return value.decode("ascii") if type(value) is bytes else value
+
+
 class LegacyReader:
     """Reads a whole file of this format; every storage is read once."""
 
@@ -54,9 +83,10 @@ class LegacyReader:
         self._data, self._restore, self._encoding = data, restore, encoding
         self._storages: dict[str, UntypedStorage] = {}
         self._items: dict[str, int] = {}  # bytes of an element
+        self._views: dict[str, UntypedStorage] = {}
 
-    def _pickle(self, start: int, load_storage: Any) -> tuple[Any, int]:
-        machine = SafeUnpickler(self._data[start:], load_storage, self._encoding)
+    def _pickle(self, start: int, load_storage: Any, kind: type[SafeUnpickler] = SafeUnpickler) -> tuple[Any, int]:
+        machine = kind(self._data[start:], load_storage, self._encoding)
         value = machine.load()
         return value, start + machine.position
 
@@ -66,24 +96,22 @@ class LegacyReader:
             value, at = self._pickle(at, _no_storage)
             if value != expected and type(value) is not expected:
                 raise UnpicklingError(f"[load] expected a checkpoint of PyTorch before 1.6, got {value!r} in its head")
-        if value.get("little_endian") is False:
+        if {_text(k): v for k, v in value.items()}.get("little_endian") is False:
             raise UnpicklingError("[load] expected a file of a little-endian machine, got another one")
         start = at
-        _, at = self._pickle(start, self._storage)  # makes the storages, whose bytes follow
+        _, at = self._pickle(start, self._storage, _HeadUnpickler)  # makes the storages, whose bytes follow
         keys, at = self._pickle(at, _no_storage)
-        if type(keys) is not list or sorted(map(str, keys)) != sorted(self._storages):
+        if type(keys) is not list or sorted(str(_text(k)) for k in keys) != sorted(self._storages):
             raise UnpicklingError("[load] expected the list of storages, got other values")
         for key in keys:
-            at = self._fill(key, at)
-        # Again, now that the bytes are there: tensors that are not just windows on them are computed.
+            at = self._fill(_text(key), at)
+        # Again, now that the bytes are there.
         return self._pickle(start, self._storage)[0]
 
     def _storage(self, reference: Any) -> Any:
-        if type(reference) is not tuple or len(reference) not in (5, 6) or reference[0] != "storage":
+        if type(reference) is not tuple or len(reference) not in (5, 6) or _text(reference[0]) != "storage":
             raise UnpicklingError("[load] expected a reference to a storage, got another value")
-        _, kind, key, place, count = reference[:5]
-        if len(reference) == 6 and reference[5] is not None:
-            raise UnpicklingError("[load] expected whole storages, got a view of one")
+        _, kind, key, place, count = map(_text, reference[:5])
         if not isinstance(kind, StorageKind) or type(key) is not str or type(place) is not str:
             raise UnpicklingError("[load] expected key, place and length of a storage, got other values")
         item = 1 if kind.dtype is None else kind.dtype.itemsize
@@ -98,7 +126,20 @@ class LegacyReader:
             raise UnpicklingError(f"[load] expected {count * item} bytes in storage {key}, got {storage.nbytes()}")
         if self._restore(UntypedStorage(0), place).device.type != "cpu":
             raise UnpicklingError("[load] expected map_location='cpu' for a checkpoint of PyTorch before 1.6")
+        if len(reference) == 6 and reference[5] is not None:
+            storage = self._view(storage, reference[5], item)
         return storage if kind.dtype is None else TypedStorage(wrap_storage=storage, dtype=kind.dtype, _internal=True)
+
+    def _view(self, storage: UntypedStorage, view: Any, item: int) -> UntypedStorage:
+        """Part of a storage: its name, first element and number of elements."""
+        if type(view) is not tuple or len(view) != 3 or not all(type(n) is int for n in view[1:]):
+            raise UnpicklingError("[load] expected name, offset and length of a view of a storage, got other values")
+        name, first, count = _text(view[0]), view[1] * item, view[2] * item
+        if min(first, count) < 0 or first + count > storage.nbytes():
+            raise UnpicklingError(
+                f"[load] expected a view inside its storage, got elements {view[1]} to {sum(view[1:])}"
+            )
+        return self._views.setdefault(name, storage[first : first + count])
 
     def _fill(self, key: str, at: int) -> int:
         storage = self._storages[key]

@@ -427,6 +427,11 @@ def to_sparse(
     """The elements of a strided tensor that are not zero, or another layout of a sparse one."""
     if isinstance(sparse_dim, type(_C.strided)):
         layout, sparse_dim = sparse_dim, None
+    if blocksize is not None and len(blocksize) != 2:
+        raise RuntimeError(
+            f"[to_sparse] expected a height and a width as blocksize, got {tuple(blocksize)}: blocksize needs to be a tuple "
+            f"of size 2, but got {len(blocksize)}"
+        )
     if layout in COMPRESSED:
         return to_compressed(t, layout, blocksize, dense_dim)
     if blocksize is not None and layout is None and not (is_sparse(t) and t.layout in BLOCKED):

@@ -315,7 +315,13 @@ def any(self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 @kernel("norm")
 def norm(self: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     if dim is not None and len(dim):
-        raise NotImplementedError("[norm] expected no dimension for a sparse tensor, got one")
+        raise RuntimeError(
+            f"[norm] expected no dimension for a sparse tensor, got {tuple(dim)}: norm_sparse currently only supports "
+            "full reductions"
+        )
+    if dtype is not None:
+        words = "norm_sparse currently does not support 'dtype' argument"
+        raise RuntimeError(f"[norm] expected no dtype for a sparse tensor, got {dtype}: {words}")
     return _ops._sparse_values(coalesce(to_coo(self))).flatten().norm(2 if p == "fro" else p, dtype=dtype)
 
 
@@ -444,10 +450,12 @@ kernel("addmm_")(writes(addmm))
 def permute(self: Tensor, dims: Sequence[int]) -> Tensor:
     order = [wrapped("permute", d, self.dim()) for d in dims]
     if sorted(order) != list(range(self.dim())):
-        raise RuntimeError(
-            f"[permute] expected each of {self.dim()} dimensions once, got {tuple(dims)}: number of dimensions in the tensor input "
-            "does not match the length of the desired ordering of dimensions"
+        words = (
+            "number of dimensions in the tensor input does not match the length of the desired ordering of dimensions"
         )
+        if len(order) == self.dim():
+            words = "duplicate dims are not allowed"
+        raise RuntimeError(f"[permute] expected each of {self.dim()} dimensions once, got {tuple(dims)}: {words}")
     split = sparse_dims(self)
     if set(order[:split]) != set(range(split)):
         raise RuntimeError("[permute] expected sparse dimensions to stay before dense ones, got them mixed")
@@ -457,7 +465,9 @@ def permute(self: Tensor, dims: Sequence[int]) -> Tensor:
         return _permute_compressed(self, order)
     indices, values = parts(self)
     inside = [0, *[d - split + 1 for d in order[split:]]]
-    return _ops._sparse_coo(indices[order[:split]], values.permute(inside), [self.shape[d] for d in order])
+    coalesced = self.is_coalesced() and order[0] == 0
+    permuted = _ops._sparse_coo(indices[order[:split]], values.permute(inside), [self.shape[d] for d in order])
+    return coalesce(permuted) if coalesced else permuted
 
 
 def _permute_compressed(self: Tensor, order: list[int]) -> Tensor:
@@ -524,7 +534,7 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
     matching = (indices[dim] == index % length).nonzero().squeeze(1)
     chosen = values.index_select(0, matching)
     if split == 1:
-        return chosen.sum(0)
+        return chosen.sum(0, dtype=chosen.dtype)
     rest = fl.cat([indices[:dim], indices[dim + 1 :]])[:, matching]
     return _ops._sparse_coo(rest, chosen, size, True)
 
@@ -560,7 +570,8 @@ def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @kernel("narrow_copy")
 def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
-    dim = wrapped("narrow_copy", dim, self.dim())
+    if not 0 <= dim < self.dim():
+        raise RuntimeError(f"[narrow_copy] expected a dimension in [0, {self.dim() - 1}] of a sparse tensor, got {dim}")
     start = start + self.shape[dim] if start < 0 else start
     if not 0 <= start <= start + length <= self.shape[dim]:
         raise RuntimeError(f"[narrow_copy] expected a range within {self.shape[dim]}, got {start} and {length}")

@@ -28,7 +28,7 @@ __all__ = [
     "set_checkpoint_early_stop", "set_checkpoint_debug_enabled", "noop_context_fn",
 ]  # fmt: skip
 
-_EARLY_STOP = True
+_EARLY_STOP: bool | None = None  # what `set_checkpoint_early_stop` asks for, over the argument of checkpoint()
 
 
 class CheckpointError(RuntimeError):
@@ -40,7 +40,7 @@ class _Done(Exception):
 
 
 @contextlib.contextmanager
-def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+def set_checkpoint_early_stop(enable: bool | None) -> Iterator[None]:
     """Whether running a part again stops once all its saved tensors are there."""
     global _EARLY_STOP
     outer, _EARLY_STOP = _EARLY_STOP, enable
@@ -84,19 +84,29 @@ def check_backward_validity(inputs: Any) -> None:
 
 
 class _State:
-    """The random numbers and modes with which a part ran, to run it the same again."""
+    """The random numbers and the mixed precision with which a part ran, to run it the same again."""
 
     def __init__(self, preserve_rng_state: bool) -> None:
         self.rng = fl.random.states() if preserve_rng_state else None
+        self.precision = _precision()
+        self.cache_enabled = fl.is_autocast_cache_enabled()
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
-        if self.rng is None:
+        with contextlib.ExitStack() as stack:
+            now = _precision()
+            for device_type, (enabled, dtype) in self.precision.items():
+                if now[device_type] != (enabled, dtype):
+                    stack.enter_context(fl.autocast(device_type, dtype, enabled, self.cache_enabled))
+            if self.rng is not None:
+                stack.enter_context(fl.random.fork_rng(devices=[]))
+                fl.random.set_states(self.rng)
             yield
-            return
-        with fl.random.fork_rng(devices=[]):
-            fl.random.set_states(self.rng)
-            yield
+
+
+def _precision() -> dict[str, tuple[bool, fl.dtype]]:
+    """Whether autocast is on, and its dtype, by device type."""
+    return {d: (fl.is_autocast_enabled(d), fl.get_autocast_dtype(d)) for d in ("cpu", "cuda")}
 
 
 class CheckpointFunction(Function):
@@ -147,8 +157,8 @@ class _Place:
 class _Frame:
     """One checkpointed call: how many tensors it saved, and those of them that were computed again."""
 
-    def __init__(self, run: Callable[[], Any], determinism_check: str) -> None:
-        self.run, self.check = run, determinism_check
+    def __init__(self, run: Callable[[], Any], determinism_check: str, early_stop: bool) -> None:
+        self.run, self.check, self.early_stop = run, determinism_check, early_stop
         self.metadata: list[Any] = []
         self.found: dict[int, Tensor] = {}
 
@@ -184,7 +194,7 @@ class _Frame:
                         "for the following tensors have different metadata than during the forward pass."
                     )
             self.found[number] = tensor
-            if _EARLY_STOP and count == len(self.metadata):
+            if self.early_stop and count == len(self.metadata):
                 raise _Done
             return tensor
 
@@ -206,6 +216,7 @@ def _checkpoint_without_reentrant(
     preserve_rng_state: bool,
     context_fn: Callable[[], Any],
     determinism_check: str,
+    early_stop: bool,
     args: Any,
     kwargs: Any,
 ) -> Any:
@@ -218,7 +229,7 @@ def _checkpoint_without_reentrant(
         with state.again(), second:
             function(*args, **kwargs)
 
-    frame = _Frame(run, determinism_check)
+    frame = _Frame(run, determinism_check, early_stop)
     with saved_tensors_hooks(frame.pack, frame.unpack), first:
         return function(*args, **kwargs)
 
@@ -251,7 +262,8 @@ def checkpoint(
         if context_fn is not noop_context_fn or debug is not False:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         return CheckpointFunction.apply(function, preserve, *args)
-    return _checkpoint_without_reentrant(function, preserve, context_fn, determinism_check, args, kwargs)
+    stop = early_stop if _EARLY_STOP is None else _EARLY_STOP
+    return _checkpoint_without_reentrant(function, preserve, context_fn, determinism_check, stop, args, kwargs)
 
 
 def checkpoint_sequential(

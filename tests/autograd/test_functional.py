@@ -182,3 +182,64 @@ def test_recurrent_cell_unrolled():
     moved[0, 1] -= 2 * eps
     assert w.grad[0, 1].item() == pytest.approx((up - run(moved).item()) / (2 * eps), rel=1e-5)
     assert math.isfinite(w.grad.sum().item())
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (
+            lambda f, x: functional.vjp(lambda a: a.detach(), x, x, strict=True),
+            "Output 0 .* does not require gradients",
+        ),
+        (lambda f, x: functional.vjp(f, x, x, create_graph=True, strict=True), r"jacobian .* independent of input 0"),
+        (
+            lambda f, x: functional.hvp(lambda a: f(a).sum(), x, x, strict=True),
+            "with respect to input 0 is independent",
+        ),
+        (lambda f, x: functional.jacobian(f, x, strict=True, vectorize=True), "not supported together"),
+        (lambda f, x: functional.jvp(f, x), "can only be None if the input"),
+        (lambda f, x: functional.vhp(f, x, x), "should contain a single element"),
+    ],
+)
+def test_strict_mode_refuses_constants(call, words):
+    with pytest.raises(RuntimeError, match=words):
+        call(lambda a: 3 * a, random(4))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoint_runs_again_in_the_precision_of_the_first_run(reentrant):
+    modes = []
+
+    def part(x):
+        modes.append((fl.is_autocast_enabled("cpu"), fl.get_autocast_dtype("cpu")))
+        return fl.mm(x, x)
+
+    x = fl.rand(3, 3, requires_grad=True)
+    with fl.autocast("cpu", fl.bfloat16):
+        loss = checkpoint(part, x, use_reentrant=reentrant).sum()
+    loss.backward()
+    assert modes == [(True, fl.bfloat16)] * 2
+
+
+def test_checkpoint_stops_early_unless_told():
+    runs = []
+
+    def part(x):
+        y = x.sin().cos()
+        runs.append(1)
+        return y.clone()
+
+    for early_stop, expected in ((True, 1), (False, 2)):
+        runs.clear()
+        checkpoint(part, fl.ones((), requires_grad=True), use_reentrant=False, early_stop=early_stop).backward()
+        assert len(runs) == expected
+
+
+def test_grad_asks_tensor_likes():
+    class Like:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return func, args
+
+    x = Like()
+    assert fl.autograd.grad(x, x) == (fl.autograd.grad, ((x,), (x,)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import flambeau as fl
 from flambeau.distributions import Beta, Dirichlet
 
@@ -31,3 +33,13 @@ def test_gradients_flow_through_small_and_large_concentrations() -> None:
     total = 4.5
     expected = fl.tensor([(total - 0.5) / total**2, -0.5 / total**2, -0.5 / total**2])
     fl.testing.assert_close(concentration.grad, expected, atol=0.01, rtol=0.1)
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64])
+def test_beta_samples_stay_inside(dtype):
+    concentration = fl.tensor(1e-2, dtype=dtype)
+    sample = fl.distributions.Beta(concentration, concentration).sample([5000])
+    assert sample.min() > 0 and sample.max() < 1
+    assert abs((sample < 0.1).float().mean() - 0.5) < 0.05
+    drawn = fl._sample_dirichlet(concentration.expand(5000, 2))
+    assert drawn.min() > 0 and drawn.max() < 1

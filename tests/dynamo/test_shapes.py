@@ -1,5 +1,7 @@
 """Symbolic sizes: one artifact for all of them, unless the program looks."""
 
+import operator
+
 import pytest
 
 import flambeau as fl
@@ -150,3 +152,12 @@ def test_strides_are_guarded():
     fast = compiled(f)
     for x in (fl.randn(3, 4), fl.randn(4, 3).t(), fl.randn(8, 4)[::2], fl.randn(3, 8)[:, ::2], fl.randn(3, 1)):
         assert fl.equal(fast(x), f(x))
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "truediv", "mod", "pow"])
+def test_sizes_on_the_left_of_tensors(name):
+    operation = getattr(operator, name)
+    compiled = fl.compile(lambda x: operation(x.size(0), x), fullgraph=True, dynamic=True)
+    for n in (2, 3, 5):
+        x = fl.arange(1, n + 1)
+        assert fl.equal(compiled(x), operation(n, x))

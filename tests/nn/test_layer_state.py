@@ -130,3 +130,20 @@ def test_batch_norm_follows_the_batches():
     assert norm.num_batches_tracked.item() == 1
     norm.eval()
     assert fl.allclose(norm(x)[0], fl.tensor([0.0, 0.0]), atol=1e-4)
+
+
+def test_parameters_are_swapped_where_asked():
+    module = nn.Linear(3, 2)
+    module(fl.ones(1, 3)).sum().backward()
+    parameters, gradients = list(module.parameters()), [p.grad for p in module.parameters()]
+    before = [p._cdata for p in parameters]
+    fl.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        module.to(fl.float64)
+        assert not set(before) & {p._cdata for p in module.parameters()}
+        module.load_state_dict(nn.Linear(3, 2).state_dict())
+    finally:
+        fl.__future__.set_swap_module_params_on_conversion(False)
+    after = list(module.parameters())
+    assert all(a is b and a.dtype == fl.float64 for a, b in zip(parameters, after))
+    assert all(p.grad is g and g.dtype == fl.float64 for p, g in zip(after, gradients))

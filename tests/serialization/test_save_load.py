@@ -334,3 +334,22 @@ def test_local_objects_are_refused_as_pickle_refuses_them():
 
     with pytest.raises(AttributeError if sys.version_info < (3, 14) else pickle.PicklingError):
         fl.save(local, io.BytesIO())
+
+
+def test_legacy_files_of_sparse_tensors(tmp_path):
+    coo = fl.eye(3).to_sparse()
+    tensors = {"coo": coo, "csr": coo.to_sparse_csr(), "bsr": fl.eye(4).to_sparse_bsr((2, 2))}
+    fl.save(tensors, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    for name, loaded in fl.load(tmp_path / "old.pt").items():
+        assert loaded.layout == tensors[name].layout and fl.equal(loaded.to_dense(), tensors[name].to_dense())
+
+
+def test_legacy_files_of_python_2_with_a_view_of_a_storage():
+    head = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19." + b"\x80\x02M\xe9\x03." + b"\x80\x02}."
+    kind = b"ctorch\nFloatStorage\n"
+    view = b"U\x01v" + b"K\x01K\x02\x87"  # elements 1 and 2
+    reference = b"(U\x07storage" + kind + b"U\x01s" + b"U\x03cpu" + b"K\x03" + view + b"tQ"
+    keys = b"\x80\x02]U\x01sa."
+    data = head + b"\x80\x02" + reference + b"." + keys + struct.pack("<q3f", 3, 1, 2, 3)
+    for encoding in ("utf-8", "bytes"):
+        assert list(fl.load(io.BytesIO(data), encoding=encoding)) == [2, 3]

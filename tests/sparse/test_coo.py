@@ -354,3 +354,16 @@ def test_large_products_in_parallel():
     for dtype in (fl.bfloat16, fl.float16, fl.int64, fl.complex64):
         a, b = (s * 4).round().to(dtype), (x * 4).round().to(dtype)
         assert fl.allclose((a.to_sparse() @ b).to(fl.complex64), (a @ b).to(fl.complex64), rtol=1e-2, atol=1e-1)
+
+
+def test_selecting_keeps_integers_and_permuting_keeps_order():
+    indices = fl.tensor([[0, 0, 1], [0, 0, 1]])
+    t = fl.sparse_coo_tensor(indices, fl.ones(3, dtype=fl.int8), (3, 3))
+    assert t[0, 0].dtype == fl.int8 and t[0, 0] == 2
+    cube = fl.rand(2, 3, 4).to_sparse()
+    assert cube.permute(0, 2, 1).is_coalesced() and not cube.permute(1, 0, 2).is_coalesced()
+    assert fl.equal(cube.permute(0, 2, 1).to_dense(), cube.to_dense().permute(0, 2, 1))
+    again = t.new(indices, fl.ones(3, dtype=fl.int8), (3, 3))
+    assert fl.equal(again.to_dense(), t.to_dense())
+    with pytest.raises(RuntimeError, match=r"blocksize.*, but got 1"):
+        fl.randn(1).to_sparse(blocksize=(1,))

@@ -14,11 +14,12 @@ namespace {
 Tensor expanded(const char* op, const Tensor& t, IntSpan shape) {
   if (t.sizes() == shape) return t;
   const int64_t n = static_cast<int64_t>(shape.size()), lead = n - t.dim();
-  FL_CHECK(lead >= 0, "[", op, "] expected a tensor that broadcasts to ", shape, ", got shape ", t.sizes());
+  FL_CHECK(lead >= 0, "[", op, "] expected a tensor that broadcasts to ", shape,
+           ", got a shape mismatch: ", t.sizes());
   Dims strides(n);
   for (int64_t d = lead; d < n; ++d) {
     FL_CHECK(t.size(d - lead) == shape[d] || t.size(d - lead) == 1, "[", op,
-             "] expected a tensor that broadcasts to ", shape, ", got shape ", t.sizes());
+             "] expected a tensor that broadcasts to ", shape, ", got a shape mismatch: ", t.sizes());
     strides[d] = t.size(d - lead) == 1 ? 0 : t.stride(d - lead);
   }
   return alias(t, shape, strides, t.offset());
@@ -93,8 +94,6 @@ Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const 
     if (masked) return self;
   }
   const IndexPlan plan("index_put_", self, indices);
-  FL_CHECK(source.dtype() == self.dtype(), "[index_put_] expected values of dtype ", name_of(self.dtype()),
-           ", got ", name_of(source.dtype()), ": Index put requires the source and destination dtypes match");
   while (source.dim() > static_cast<int64_t>(plan.shape.size()) && source.size(0) == 1) {
     Dims sizes(source.sizes()), strides(source.strides());
     sizes.erase(0);
@@ -104,6 +103,8 @@ Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const 
   source = source.numel() == 1 && source.dim() <= static_cast<int64_t>(plan.shape.size())
                ? source
                : expanded("index_put_", source, plan.shape);
+  FL_CHECK(source.dtype() == self.dtype(), "[index_put_] expected values of dtype ", name_of(self.dtype()),
+           ", got ", name_of(source.dtype()), ": Index put requires the source and destination dtypes match");
   self.bump_version();
   scatter_plan("index_put_", self, plan, source, accumulate ? Combine::Add : Combine::Assign);
   return self;

@@ -64,6 +64,11 @@ Tensor gamma_op(const Tensor& self, Opaque* generator) {
                self);
 }
 
+double largest_below_one(DType dtype) {
+  const int digits = dtype == DType::Double ? 53 : dtype == DType::Float ? 24 : dtype == DType::Half ? 11 : 8;
+  return 1 - std::ldexp(1.0, -digits);
+}
+
 Tensor dirichlet_op(const Tensor& self, Opaque* generator) {
   check_floating("_sample_dirichlet", self);
   FL_CHECK(self.dim() > 0, "[_sample_dirichlet] expected at least one dimension, got a 0-d tensor");
@@ -73,11 +78,18 @@ Tensor dirichlet_op(const Tensor& self, Opaque* generator) {
   const int64_t n = self.size(-1);
   for (int64_t row = 0; n > 0 && row < self.numel() / n; ++row)
     normalize_logarithms(drawn.data<double>() + row * n, n);
+  // Inside the simplex in the dtype of the result, too: at its border the density has no logarithm.
+  const double least = least_gamma(self.dtype()), most = largest_below_one(self.dtype());
+  for (int64_t i = 0; n > 1 && i < drawn.numel(); ++i)
+    drawn.data<double>()[i] = std::min(std::max(drawn.data<double>()[i], least), most);
   return store(drawn, self);
 }
 
 Tensor binomial_op(const Tensor& count, const Tensor& prob, Opaque* generator) {
-  check_floating("binomial", count);
+  for (const Tensor* t : {&count, &prob})
+    FL_CHECK_KIND(is_floating(t->dtype()), Value, "[binomial] expected floating point tensors, got ",
+                  name_of(t->dtype()), ": binomial only supports floating-point dtypes for ",
+                  t == &count ? "count" : "prob");
   FL_CHECK(count.dtype() == prob.dtype(), "[binomial] expected count and prob of one dtype, got ",
            name_of(count.dtype()), " and ", name_of(prob.dtype()));
   const Dims sizes = broadcast_shapes("binomial", count.sizes(), prob.sizes());

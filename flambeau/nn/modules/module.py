@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau as fl
-from flambeau.__future__ import get_overwrite_module_params_on_conversion
+from flambeau.__future__ import get_overwrite_module_params_on_conversion, get_swap_module_params_on_conversion
 from flambeau._C import Tensor
 from flambeau.nn.modules.global_hooks import (
     _global_backward_hooks,
@@ -60,6 +60,22 @@ def _can_take(param: Any, applied: Any) -> bool:
     share it still do."""
     with_memory = {param.device.type, applied.device.type} <= _DEVICES_WITH_MEMORY
     return bool(param.layout == applied.layout and (with_memory or param.device.type == applied.device.type))
+
+
+def _converted_grad(fn: Callable[[Tensor], Tensor], grad: Tensor, swap: bool) -> Tensor:
+    """What fn makes of a gradient; where possible it stays the same object."""
+    with fl.no_grad():
+        applied = fn(grad)
+    if applied is grad:
+        return grad
+    applied.requires_grad_(grad.requires_grad)
+    if swap:
+        fl.utils.swap_tensors(grad, applied)
+    elif _can_take(grad, applied):
+        grad.data = applied
+    else:
+        return applied
+    return grad
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
@@ -354,15 +370,16 @@ class Module(StateDicts):
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        overwrite = get_overwrite_module_params_on_conversion()
+        overwrite, swap = get_overwrite_module_params_on_conversion(), get_swap_module_params_on_conversion()
         for key, param in self._parameters.items():
             if param is None:
                 continue
             old_grad = param.grad
             with fl.no_grad():
                 applied = fn(param)
-            if applied is not param and hasattr(type(applied), "__tensor_flatten__"):
+            if swap or (applied is not param and hasattr(type(applied), "__tensor_flatten__")):
                 # A tensor made of others: its parts have to come along, and the parameter stays the same object.
+                param.grad = None  # swapped below
                 fl.utils.swap_tensors(param, Parameter(applied, param.requires_grad))
                 current = param
             elif not overwrite and _can_take(param, applied):
@@ -373,9 +390,7 @@ class Module(StateDicts):
                 current = Parameter(applied, param.requires_grad)
                 self._parameters[key] = current
             if old_grad is not None:
-                with fl.no_grad():
-                    grad = fn(old_grad)
-                current.grad = grad.requires_grad_(old_grad.requires_grad)
+                current.grad = _converted_grad(fn, old_grad, swap)
         for key, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[key] = fn(buffer)

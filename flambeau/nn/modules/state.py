@@ -11,6 +11,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
+from flambeau.__future__ import get_swap_module_params_on_conversion
 from flambeau._C import Tensor
 from flambeau._tensor import beside_torch
 from flambeau.nn.parameter import Parameter, is_lazy
@@ -196,7 +197,12 @@ class StateDicts(_C.ModuleBase):
             )
         try:
             with fl.no_grad():
-                if assign:
+                if get_swap_module_params_on_conversion() and not uninitialised:
+                    new = tensor.module_load(loaded, assign=assign)
+                    if isinstance(tensor, Parameter) and not isinstance(new, Parameter):
+                        new = Parameter(new, tensor.requires_grad)
+                    fl.utils.swap_tensors(tensor, new)
+                elif assign:
                     if isinstance(tensor, Parameter):
                         loaded = loaded if isinstance(loaded, Parameter) else Parameter(loaded, tensor.requires_grad)
                     setattr(self, name, loaded)

@@ -448,7 +448,10 @@ def linalg_vector_norm(
     if self.numel() == 0 and (ord < 0 or ord == math.inf):
         reduced = range(self.dim()) if not dim else [_wrap(op, d, max(self.dim(), 1)) for d in dim]
         if any(self.size(d) == 0 for d in reduced):
-            raise RuntimeError(f"[{op}] expected elements to reduce for order {ord}, got shape {tuple(self.shape)}")
+            raise RuntimeError(
+                f"[{op}] expected elements to reduce for order {ord}, got shape {tuple(self.shape)}: linalg.vector_norm "
+                f"cannot compute the {ord} norm on an empty dimension, as it has no identity"
+            )
     if dtype is not None:
         self = _to(self, dtype, op)
     return vector_norm(self, ord, None if dim is None else list(dim), keepdim)

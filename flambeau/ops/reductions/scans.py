@@ -71,7 +71,9 @@ def diff(
     append: fl.Tensor | None = None,
 ) -> fl.Tensor:
     if self.dim() == 0:
-        raise RuntimeError("[diff] expected at least one dimension, got a 0-d tensor")
+        raise RuntimeError(
+            "[diff] expected at least one dimension, got a 0-d tensor: diff expects input to be at least one-dimensional"
+        )
     if n < 0:
         raise RuntimeError(f"[diff] expected an order of at least 0, got {n}")
     for extra in (prepend, append):

@@ -218,7 +218,7 @@ class DataLoader(Generic[_T_co]):
         if limit and self.num_workers > limit:
             warnings.warn(
                 f"This DataLoader will create {self.num_workers} worker processes in total, while {limit} processors "
-                "are available. More workers than processors can make loading slower.",
+                "are available. Note that excessive worker creation might get DataLoader running slow or even freeze.",
                 stacklevel=3,
             )
 

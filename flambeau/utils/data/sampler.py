@@ -36,12 +36,17 @@ class Sampler(Generic[_T_co]):
 
 def _need_bool(name: str, what: str, value: Any) -> None:
     if not isinstance(value, bool):
-        raise TypeError(f"[{name}] expected a bool for {what}, got {value!r}")
+        raise TypeError(
+            f"[{name}] expected a bool for {what}, got {value!r}: {what} should be a boolean value, but got {what}={value}"
+        )
 
 
 def _need_count(name: str, what: str, value: Any, least: int = 1) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"[{name}] expected a positive integer for {what}, got {value!r}")
+        raise ValueError(
+            f"[{name}] expected a positive integer for {what}, got {value!r}: {what} should be a positive integer value, "
+            f"but got {what}={value}"
+        )
 
 
 def _seeded(generator: Any) -> Any:
