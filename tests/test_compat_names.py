@@ -123,7 +123,8 @@ def test_functions_have_a_signature():
 
     functions = fl.nn.functional
     assert (
-        str(inspect.signature(functions.layer_norm)) == "(input, normalized_shape, weight=None, bias=None, eps=1e-05)"
+        str(inspect.signature(functions.layer_norm))
+        == "(input: flambeau.Tensor, normalized_shape, weight=None, bias=None, eps: float = 1e-05)"
     )
     assert inspect.signature(functions.cross_entropy).parameters["reduction"].default == "mean"
     assert str(inspect.signature(functions.max_pool2d)) == "(*args, **kwargs)"
