@@ -14,7 +14,6 @@ _EXPORT = "this part of export is not written"
 _CAPTURE = "this part of the capture of programs is not written"
 _COMPILER = "this part of the compiler is not written"
 _UNBACKED = "sizes that depend on data are not carried through graphs"
-_RPC = "remote procedure calls are not written"
 _ROCM = "ROCm is not supported"
 _GPU = "this part of CUDA is not written"
 
@@ -90,7 +89,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "distributed._shard.sharded_tensor": (_SHARD, "ShardedTensor ShardMetadata"),
     "distributed._symmetric_memory": (_MANY, "enable_symm_mem_for_group empty rendezvous"),
     "distributed._tools": ("", ""),
-    "distributed.autograd": (_RPC, "backward context get_gradients"),
     _CHECKPOINT: (_SHARD, "load_sharded_optimizer_state_dict"),
     f"{_CHECKPOINT}.optimizer": (_SHARD, "load_sharded_optimizer_state_dict"),
     f"{_CHECKPOINT}.quantized_hf_storage": (_SHARD, "QuantizedHuggingFaceStorageReader"),
@@ -100,11 +98,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "distributed.fsdp._common_utils": (_SHARD, "_FSDPState clean_tensor_name"),
     "distributed.fsdp._runtime_utils": (_SHARD, "_lazy_init"),
     "distributed.fsdp._traversal_utils": (_SHARD, "_get_fsdp_handles"),
-    "distributed.rpc": (
-        _RPC,
-        "RRef BackendType TensorPipeRpcBackendOptions WorkerInfo get_worker_info init_rpc remote rpc_async rpc_sync shutdown",
-    ),
-    "distributed.rpc.functions": (_RPC, "@async_execution"),
     "numa": ("", ""),
     "numa.binding": ("binding processes to memory nodes is not written", "AffinityMode{NODE,SOCKET,EXCLUSIVE,CORE_COMPLEX} NumaOptions"),
     # ------------------------------------------------------------------------------------------ tools and native code

@@ -40,7 +40,8 @@ _LATER = {
 }  # fmt: skip
 _MODULES = (
     "algorithms", "checkpoint", "device_mesh", "elastic", "fsdp", "launcher", "nn", "optim", "pipelining", "run",
-    "tensor", "utils", "constants", "_functional_collectives", "_composable", "_tensor", "_shard", "launch",
+    "tensor", "utils", "constants", "rpc", "autograd", "_functional_collectives", "_composable", "_tensor", "_shard",
+    "launch",
 )  # fmt: skip
 
 

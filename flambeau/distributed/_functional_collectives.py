@@ -1,7 +1,8 @@
 """Collectives as functions: they leave their inputs alone and return new tensors.
 
-Each is an operator of the namespace `_c10d_functional` with a shape rule and a derivative, so that graphs can hold it. A result is
-complete when the function returns; `wait_tensor` has nothing left to wait for.
+Each is an operator of the namespace `_c10d_functional` with a shape rule and a derivative, so that graphs can hold it. The result of an
+operator is complete when it returns. The functions return an `AsyncCollectiveTensor` instead where nothing is recorded: the
+collective runs in the background, and the first operator on the result waits for it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau
+from flambeau import _C
 from flambeau.distributed import _collectives as collectives
 from flambeau.distributed import _groups as groups
 from flambeau.distributed._process_group import ProcessGroup
 from flambeau.distributed._types import ReduceOp
 from flambeau.distributed.device_mesh import DeviceMesh
+from flambeau.utils import _pytree as pytree
 
 __all__ = [
     "AsyncCollectiveTensor", "all_gather_tensor", "all_gather_tensor_autograd", "all_reduce", "all_reduce_coalesced",
@@ -28,7 +31,63 @@ _REDUCTIONS = {
 
 
 class AsyncCollectiveTensor(flambeau.Tensor):
-    """The class of results that are still under way; here none is."""
+    """A result under way: the first operator that is not a view waits for it and goes on with the plain tensor."""
+
+    elem: flambeau.Tensor
+    _work: Any
+    __torch_function__ = _C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, elem: Any, work: Any = None) -> AsyncCollectiveTensor:
+        self = flambeau.Tensor._make_wrapper_subclass(
+            cls, tuple(elem.shape), strides=tuple(elem.stride()), dtype=elem.dtype, device=elem.device
+        )
+        self.elem, self._work = elem, work
+        return self  # type: ignore[no-any-return]
+
+    @property
+    def completed(self) -> bool:
+        return self._work is None
+
+    def trigger_wait(self) -> Any:
+        work, self._work = self._work, None
+        if work is not None:
+            work.wait()
+        return self.elem
+
+    wait = trigger_wait
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__.partition(".")[0] in ("view", "_unsafe_view") and not args[0].completed:
+            viewed = AsyncCollectiveTensor(func(args[0].elem, *args[1:], **(kwargs or {})))
+            viewed._work = args[0]._work
+            return viewed
+        args, kwargs = pytree.tree_map(_waited, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return f"AsyncCollectiveTensor({self.trigger_wait()})"
+
+    def tolist(self) -> Any:
+        return self.trigger_wait().tolist()
+
+    def numpy(self, *args: Any, **kwargs: Any) -> Any:
+        return self.trigger_wait().numpy(*args, **kwargs)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.trigger_wait().__reduce_ex__(protocol)
+
+
+def _waited(value: Any) -> Any:
+    return value.trigger_wait() if isinstance(value, AsyncCollectiveTensor) else value
+
+
+def _in_background(tensor: Any) -> bool:
+    """Whether a function may return before its collective is through: nothing records the call."""
+    if type(tensor) not in (flambeau.Tensor, flambeau.nn.Parameter) or flambeau.compiler.is_compiling():
+        return False
+    return not (tensor.requires_grad and flambeau.is_grad_enabled()) and not _C._len_torch_dispatch_stack()
 
 
 def _reduction(name: str) -> Any:
@@ -61,20 +120,34 @@ def _resolve_group_name(group: Any, tag: str = "") -> str:
 
 
 def wait_tensor(tensor: Any) -> Any:
-    return tensor
+    return _waited(tensor)
 
 
 def all_reduce(self: Any, reduceOp: str, group: Any, tag: str = "") -> Any:
+    self = _waited(self)
+    if _in_background(self):
+        result = self.clone(memory_format=flambeau.contiguous_format)
+        work = collectives.all_reduce(result, _reduction(reduceOp), _resolve_group(group, tag), async_op=True)
+        return AsyncCollectiveTensor(result, work)
     return flambeau.ops._c10d_functional.all_reduce(self, reduceOp.lower(), _resolve_group_name(group, tag))
 
 
 def broadcast(self: Any, src: int, group: Any, tag: str = "") -> Any:
+    self = _waited(self)
+    if _in_background(self):
+        result = self.clone(memory_format=flambeau.contiguous_format)
+        work = collectives.broadcast(result, group=_resolve_group(group, tag), async_op=True, group_src=src)
+        return AsyncCollectiveTensor(result, work)
     return flambeau.ops._c10d_functional.broadcast(self, src, _resolve_group_name(group, tag))
 
 
 def all_gather_tensor(self: Any, gather_dim: int, group: Any, tag: str = "") -> Any:
     """The tensors of all ranks side by side along a dimension."""
-    member = _resolve_group(group, tag)
+    member, self = _resolve_group(group, tag), _waited(self)
+    if gather_dim == 0 and _in_background(self):
+        result = self.new_empty(_gathered_shape(self, member.size()))
+        work = collectives.all_gather_into_tensor(result, self.contiguous(), member, async_op=True)
+        return AsyncCollectiveTensor(result, work)
     whole = flambeau.ops._c10d_functional.all_gather_into_tensor(self, member.size(), member.group_name)
     return whole if gather_dim == 0 else flambeau.cat(whole.chunk(member.size(), 0), gather_dim)
 
@@ -87,9 +160,14 @@ def reduce_scatter_tensor(self: Any, reduceOp: str, scatter_dim: int, group: Any
             f"[reduce_scatter_tensor] input dimension {scatter_dim} ({self.shape[scatter_dim]}) must be a multiple of "
             f"group_size {member.size()}"
         )
+    self = _waited(self)
     if scatter_dim != 0:
         self = flambeau.cat(self.chunk(member.size(), scatter_dim), 0)
     name = reduceOp.lower()
+    if _in_background(self):
+        result = self.new_empty([self.shape[0] // member.size(), *self.shape[1:]])
+        work = collectives.reduce_scatter_tensor(result, self.contiguous(), _reduction(name), member, async_op=True)
+        return AsyncCollectiveTensor(result, work)
     return flambeau.ops._c10d_functional.reduce_scatter_tensor(self, name, member.size(), member.group_name)
 
 
@@ -98,6 +176,12 @@ def all_to_all_single(self: Any, output_split_sizes: Any, input_split_sizes: Any
     if not output_split_sizes or not input_split_sizes:
         part = self.shape[0] // member.size()
         output_split_sizes = input_split_sizes = [part] * member.size()
+    self = _waited(self)
+    if _in_background(self):
+        result = self.new_empty([sum(output_split_sizes), *self.shape[1:]])
+        sizes = list(output_split_sizes), list(input_split_sizes)
+        work = collectives.all_to_all_single(result, self.contiguous(), *sizes, member, async_op=True)
+        return AsyncCollectiveTensor(result, work)
     return flambeau.ops._c10d_functional.all_to_all_single(
         self, list(output_split_sizes), list(input_split_sizes), member.group_name
     )

@@ -347,6 +347,7 @@ class Logger:
             "world_size": reducer.group.size(),
             "rank": reducer.group.rank(),
             "backend_name": reducer.group.name(),
+            "is_multi_device_module": 0,
             "bucket_sizes": ", ".join(str(b.flat.numel() * b.flat.element_size()) for b in reducer.buckets),
             "num_parameter_tensors": len(reducer.parameters),
             "gradient_as_bucket_view": int(reducer.as_view),

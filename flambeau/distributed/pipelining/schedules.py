@@ -115,6 +115,14 @@ class ScheduleGPipe(PipelineScheduleSingle):
 class Schedule1F1B(PipelineScheduleSingle):
     """One forward, one backward, after as many forward passes as there are stages from here on."""
 
+    def __init__(self, stage: PipelineStage, n_microbatches: int, loss_fn: Any = None, **options: Any) -> None:
+        super().__init__(stage, n_microbatches, loss_fn, **options)
+        if n_microbatches < self._num_stages:
+            raise ValueError(
+                f"[Schedule1F1B] Number of microbatches ({n_microbatches}) must be greater than or equal to the number of "
+                f"stages ({self._num_stages})."
+            )
+
     def actions(self) -> list[Action]:
         index, count = self._stage.stage_index, self._n_microbatches
         warm = min(count, self._num_stages - index)

@@ -1,0 +1,1 @@
+"""Modules on other workers."""

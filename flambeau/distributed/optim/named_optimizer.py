@@ -1,0 +1,103 @@
+"""An optimizer whose state goes by the names of parameters, so that it can be saved and divided like a model's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import flambeau
+from flambeau.optim import Optimizer
+
+__all__ = ["_NamedOptimizer"]
+
+
+class _NamedOptimizer(Optimizer):
+    """Wraps an optimizer of the given class; `state_dict` has names in place of numbers."""
+
+    def __init__(
+        self,
+        named_parameters: Any,
+        optimizer_class: type[Optimizer],
+        param_groups: Collection[Mapping[str, Any]] | None = None,
+        module: Any = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        self.module, self.named_parameters = module, dict(named_parameters)
+        self._optimizer: Any = optimizer_class(param_groups or self.named_parameters.values(), *args, **kwargs)  # type: ignore[arg-type]
+        self._names = {parameter: name for name, parameter in self.named_parameters.items()}
+        for group in self._optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter not in self._names:
+                    raise ValueError(
+                        f"[_NamedOptimizer] Expect param name to be found in param group but got {tuple(parameter.shape)}"
+                    )
+        self.param_groups = self._optimizer.param_groups
+
+    @property
+    def state(self) -> Any:
+        return {self._names[parameter]: values for parameter, values in self._optimizer.state.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        groups = [
+            {key: value for key, value in group.items() if key != "params"}
+            | {"params": sorted(self._names[parameter] for parameter in group["params"])}
+            for group in self.param_groups
+        ]
+        groups = [{"params": group.pop("params"), **group} for group in groups]
+        return {"state": dict(self.state), "param_groups": groups}
+
+    def step(self, closure: Callable[[], float] | None = None) -> Any:  # type: ignore[override]
+        return self._optimizer.step(closure) if closure is not None else self._optimizer.step()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        self._optimizer.zero_grad(set_to_none)
+
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        if self.module is None:
+            raise ValueError("[_NamedOptimizer] Cannot add param groups with no module")
+        names = {parameter: name for name, parameter in self.module.named_parameters()}
+        given = param_group["params"]
+        for parameter in [given] if isinstance(given, flambeau.Tensor) else list(given):
+            self._names[parameter] = names[parameter]
+        self._optimizer.add_param_group(dict(param_group))
+        self.param_groups = self._optimizer.param_groups
+
+    def init_state(self) -> None:
+        """State before the first step, so that there is something to load into."""
+        parameters = [parameter for group in self.param_groups for parameter in group["params"] if parameter.requires_grad]
+        gradients = [parameter.grad for parameter in parameters]
+        rates = [group.get("lr") for group in self.param_groups]
+        for parameter in parameters:
+            parameter.grad = flambeau.zeros_like(parameter)
+        for group in self.param_groups:
+            if "lr" in group:
+                group["lr"] = flambeau.tensor(0.0) if isinstance(group["lr"], flambeau.Tensor) else 0.0
+        self.step()
+        for parameter, gradient in zip(parameters, gradients):
+            parameter.grad = gradient
+        for group, rate in zip(self.param_groups, rates):
+            if rate is not None:
+                group["lr"] = rate
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        saved, own = state_dict["state"], self.state
+        missing = [name for name in own if name not in saved]
+        if missing:
+            raise ValueError(f"[_NamedOptimizer] Expect {missing} in the state that is loaded but found none")
+        numbers, count = {}, 0
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                numbers[self._names[parameter]] = count
+                count += 1
+        by_names = {tuple(sorted(group["params"])): group for group in state_dict["param_groups"]}
+        groups = []
+        for group in self.param_groups:
+            names = [self._names[parameter] for parameter in group["params"]]
+            if tuple(sorted(names)) not in by_names:
+                raise ValueError(f"[_NamedOptimizer] Expect group {sorted(names)} in the state that is loaded, got none")
+            saved_group = by_names[tuple(sorted(names))]
+            groups.append({**saved_group, "params": [numbers[name] for name in names]})
+        state = {numbers[name]: values for name, values in saved.items() if name in numbers}
+        self._optimizer.load_state_dict({"state": state, "param_groups": groups})
+        self.param_groups = self._optimizer.param_groups
