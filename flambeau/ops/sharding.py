@@ -132,8 +132,9 @@ def broadcast(tensor: Any, dim: int, rank: int) -> Placement:
 
 
 def pointwise(call: Call) -> Decision | None:
-    """Divided as the largest divided operand; parts to be reduced are reduced first."""
-    if any(isinstance(p, Partial) for p in call.placements):
+    """Divided as the largest divided operand; parts to be reduced are reduced first, into divisions where another operand has one."""
+    partial = any(isinstance(p, Partial) for p in call.placements)
+    if partial and (call.in_place or call.shard() is None):
         return None
     written = call.tensors[:1] if call.in_place else call.tensors
     rank = max((tensor.dim() for tensor in written), default=0)

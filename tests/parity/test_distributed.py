@@ -22,7 +22,7 @@ def results(program, ranks, folder, oracle):
     if oracle:
         os.environ["FLAMBEAU_TEST_ORACLE"] = "1"
     try:
-        ended = run_ranks(program, ranks, RESULTS=str(folder))
+        ended = run_ranks(program, ranks, 400, RESULTS=str(folder))
     finally:
         os.environ.pop("FLAMBEAU_TEST_ORACLE", None)
         if previous is not None:

@@ -133,9 +133,11 @@ def pack(content: Any, target: WorkerInfo) -> tuple[Any, Callable[[Any], Any] | 
 
 def _plain(content: Any) -> Any:
     return pytree.tree_map(
-        lambda v: v.detach().requires_grad_(v.requires_grad and v.is_leaf)
-        if isinstance(v, flambeau.Tensor) and v.requires_grad
-        else v,
+        lambda v: (
+            v.detach().requires_grad_(v.requires_grad and v.is_leaf)
+            if isinstance(v, flambeau.Tensor) and v.requires_grad
+            else v
+        ),
         content,
     )
 

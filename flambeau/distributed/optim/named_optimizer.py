@@ -65,7 +65,9 @@ class _NamedOptimizer(Optimizer):
 
     def init_state(self) -> None:
         """State before the first step, so that there is something to load into."""
-        parameters = [parameter for group in self.param_groups for parameter in group["params"] if parameter.requires_grad]
+        parameters = [
+            parameter for group in self.param_groups for parameter in group["params"] if parameter.requires_grad
+        ]
         gradients = [parameter.grad for parameter in parameters]
         rates = [group.get("lr") for group in self.param_groups]
         for parameter in parameters:
@@ -95,7 +97,9 @@ class _NamedOptimizer(Optimizer):
         for group in self.param_groups:
             names = [self._names[parameter] for parameter in group["params"]]
             if tuple(sorted(names)) not in by_names:
-                raise ValueError(f"[_NamedOptimizer] Expect group {sorted(names)} in the state that is loaded, got none")
+                raise ValueError(
+                    f"[_NamedOptimizer] Expect group {sorted(names)} in the state that is loaded, got none"
+                )
             saved_group = by_names[tuple(sorted(names))]
             groups.append({**saved_group, "params": [numbers[name] for name in names]})
         state = {numbers[name]: values for name, values in saved.items() if name in numbers}

@@ -1,8 +1,8 @@
 """Calls of functions on other workers, and references to what they own, over sockets.
 
-    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=size)
-    rpc.rpc_sync("worker1", torch.add, args=(x, y))
-    rpc.shutdown()
+rpc.init_rpc(f"worker{rank}", rank=rank, world_size=size)
+rpc.rpc_sync("worker1", torch.add, args=(x, y))
+rpc.shutdown()
 """
 
 from flambeau.distributed.rpc import api, backend_registry, functions

@@ -98,7 +98,9 @@ class Agent:
         for worker in self.workers:
             if worker.name == to or worker.id == to:
                 return worker
-        raise RuntimeError(f"[rpc] expected one of {[w.name for w in self.workers]}, got unknown destination worker {to}")
+        raise RuntimeError(
+            f"[rpc] expected one of {[w.name for w in self.workers]}, got unknown destination worker {to}"
+        )
 
     # ------------------------------------------------------------------------------------ sending
 
@@ -204,7 +206,9 @@ class Agent:
             if kind == "answer":
                 self._answered(number, content)
             else:
-                self._begin(kind, number, content, rank, lambda answer, n=number: self._send(pair, ("answer", n, answer)))  # type: ignore[misc]
+                self._begin(
+                    kind, number, content, rank, lambda answer, n=number: self._send(pair, ("answer", n, answer))
+                )  # type: ignore[misc]
 
     def _unreadable(self, data: bytes, error: Exception, pair: tuple[socket.socket, threading.Lock]) -> None:
         """A message whose content cannot be read here: the caller is told, not left waiting."""
@@ -268,7 +272,9 @@ class Agent:
         for number in waiting:
             call = self._take(number)
             if call is not None:
-                call.finish(error=RuntimeError(f"[rpc] expected an answer of {call.target.name}, got a closed connection"))
+                call.finish(
+                    error=RuntimeError(f"[rpc] expected an answer of {call.target.name}, got a closed connection")
+                )
 
     # ------------------------------------------------------------------------------------ end
 

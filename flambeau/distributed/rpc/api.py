@@ -134,9 +134,7 @@ def _call(to: Any, func: Any, args: Any, kwargs: Any, timeout: float) -> Any:
     return future
 
 
-def rpc_async(
-    to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float = UNSET_RPC_TIMEOUT
-) -> Any:
+def rpc_async(to: Any, func: Any, args: Any = None, kwargs: Any = None, timeout: float = UNSET_RPC_TIMEOUT) -> Any:
     """Calls a function on another worker; returns the future of its result."""
     return _call(to, func, args, kwargs, timeout)
 
@@ -162,7 +160,9 @@ def _run(content: Any, rank: int) -> Any:
     result = func(*args, **kwargs)
     if getattr(getattr(func, "__func__", func), "_wrapped_async_rpc_function", False):
         if not isinstance(result, Future):
-            raise RuntimeError(f"[rpc] Functions decorated with @rpc.async_function must return a Future object, got {result!r}")
+            raise RuntimeError(
+                f"[rpc] Functions decorated with @rpc.async_function must return a Future object, got {result!r}"
+            )
         return result if wrap is None else result.then(lambda done: wrap(done.value()))
     return result if wrap is None else wrap(result)
 

@@ -53,7 +53,9 @@ class TensorPipeRpcBackendOptions(RpcBackendOptions):
     def set_device_map(self, to: str, device_map: dict[Any, Any]) -> None:
         pairs = {flambeau.device(source): flambeau.device(target) for source, target in device_map.items()}
         if any(source.type != "cpu" or target.type != "cpu" for source, target in pairs.items()):
-            raise NotImplementedError(f"[rpc] expected device maps between CPUs, got {device_map}: move tensors with .cpu()")
+            raise NotImplementedError(
+                f"[rpc] expected device maps between CPUs, got {device_map}: move tensors with .cpu()"
+            )
         self.device_maps.setdefault(to, {}).update(pairs)
 
     def set_devices(self, devices: list[Any]) -> None:

@@ -16,11 +16,11 @@ def _factors(left: Placement, right: Placement, batch: int) -> tuple[Placement, 
     ]
     if batch:
         choices.insert(0, (Shard(0), Shard(0), Shard(0)))
-    exact = (choice for choice in choices if choice[:2] == (left, right))
-    by_left = (choice for choice in choices if left == choice[0] != R)
-    by_right = (choice for choice in choices if right == choice[1] != R)
-    preferred = next((choice for choice in by_left if choice[2] == row), None)
-    return next(exact, None) or preferred or next(by_right, None) or next(by_left, None) or (R, R, R)
+    exact = [choice for choice in choices if choice[:2] == (left, right)]
+    by_left = [choice for choice in choices if left == choice[0] != R]
+    by_right = [choice for choice in choices if right == choice[1] != R]
+    preferred = [choice for choice in by_left if choice[2] == row]
+    return next(iter((*exact, *preferred, *by_right, *by_left)), (R, R, R))
 
 
 @sharding("mm", "bmm")

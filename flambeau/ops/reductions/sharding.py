@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flambeau.ops.rules import sharding
-from flambeau.ops.sharding import Call, Decision, Partial, Shard, reduction, reduction_by
+from flambeau.ops.sharding import Call, Decision, Partial, Shard, along, reduction, reduction_by
 
 sharding("sum")(reduction_by("sum"))
 sharding("mean")(reduction_by("avg"))
@@ -11,6 +11,7 @@ sharding("amax", "max")(reduction_by("max"))
 sharding("amin", "min")(reduction_by("min"))
 sharding("prod")(reduction_by("product"))
 sharding("max.dim", "min.dim", "var.dim", "std.dim", "argmax", "argmin")(reduction)
+sharding("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")(along(lambda call: call.dims))
 
 
 @sharding("_norm_p")

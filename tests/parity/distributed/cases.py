@@ -36,7 +36,11 @@ def filled(module):
 def plain(value):
     """Tensors and containers as lists and numbers."""
     if hasattr(value, "to_local"):
-        return {"placements": [str(p) for p in value.placements], "local": plain(value.to_local()), "size": list(value.shape)}
+        return {
+            "placements": [str(p) for p in value.placements],
+            "local": plain(value.to_local()),
+            "size": list(value.shape),
+        }
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
         kind = str(value.dtype).rpartition(".")[2]
@@ -70,7 +74,10 @@ def main():
         try:
             results[function.__name__] = plain(function())
         except Exception as error:
-            results[function.__name__] = {"raised": [c.__name__ for c in type(error).__mro__], "message": str(error)[:300]}
+            results[function.__name__] = {
+                "raised": [c.__name__ for c in type(error).__mro__],
+                "message": str(error)[:300],
+            }
             if os.environ.get("SHOW"):
                 traceback.print_exc()
         if os.environ.get("SHOW"):

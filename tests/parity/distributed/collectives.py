@@ -289,7 +289,15 @@ def file_and_hash_stores():
     local.set("x", "1")
     local.set_timeout(datetime.timedelta(milliseconds=30))
     dist.barrier()
-    return [values, added > 0, store.add("sum", 0), str(local.get("x")), tried(local.get, "y"), local.num_keys(), local.timeout]
+    return [
+        values,
+        added > 0,
+        store.add("sum", 0),
+        str(local.get("x")),
+        tried(local.get, "y"),
+        local.num_keys(),
+        local.timeout,
+    ]
 
 
 @case
@@ -350,8 +358,18 @@ def functional():
     (F.reduce_scatter_tensor_autograd(y * 2, "sum", 0, dist.group.WORLD) * (rank() + 1)).sum().backward()
     z = torch.ones(2, requires_grad=True)
     (F.all_to_all_single_autograd(z, [1, 1], [1, 1], dist.group.WORLD) * (rank() + 1)).sum().backward()
-    raw = torch.ops._c10d_functional.wait_tensor(torch.ops._c10d_functional.all_reduce(t, "sum", dist.group.WORLD.group_name))
-    return [{k: v.clone() if isinstance(v, torch.Tensor) else [e.clone() for e in v] for k, v in results.items()}, kinds, waited + 1, x.grad, y.grad, z.grad, raw]
+    raw = torch.ops._c10d_functional.wait_tensor(
+        torch.ops._c10d_functional.all_reduce(t, "sum", dist.group.WORLD.group_name)
+    )
+    return [
+        {k: v.clone() if isinstance(v, torch.Tensor) else [e.clone() for e in v] for k, v in results.items()},
+        kinds,
+        waited + 1,
+        x.grad,
+        y.grad,
+        z.grad,
+        raw,
+    ]
 
 
 @case
@@ -363,7 +381,15 @@ def async_tensor():
     view = pending.view(1, 2)
     completed = [pending.completed, type(view).__name__]
     total = (pending + 1).tolist()
-    return [kind, completed[1], total, type(pending + 1).__name__, pending.completed, type(pending.wait()).__name__, isinstance(pending, torch.Tensor)]
+    return [
+        kind,
+        completed[1],
+        total,
+        type(pending + 1).__name__,
+        pending.completed,
+        type(pending.wait()).__name__,
+        isinstance(pending, torch.Tensor),
+    ]
 
 
 @case

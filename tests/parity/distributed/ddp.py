@@ -66,7 +66,7 @@ def options():
     }.items():
         try:
             results[name] = train(DDP(simple(), **kwargs))[0]
-        except TypeError as error:
+        except TypeError:
             results[name] = "TypeError"
     return results
 
@@ -102,7 +102,7 @@ def different_start():
 
 @case
 def hooks():
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook, quantization_hooks
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
     results = {}
     for name in ("allreduce_hook", "fp16_compress_hook"):
@@ -116,7 +116,15 @@ def hooks():
     results["wrapped"] = train(model, 1)[0]
 
     def own(state, bucket):
-        state.append((bucket.index(), bucket.is_last(), len(bucket.gradients()), len(bucket.parameters()), bucket.buffer().numel()))
+        state.append(
+            (
+                bucket.index(),
+                bucket.is_last(),
+                len(bucket.gradients()),
+                len(bucket.parameters()),
+                bucket.buffer().numel(),
+            )
+        )
         future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
         return future.then(lambda f: f.value()[0] / 2)
 
@@ -125,7 +133,9 @@ def hooks():
     model.register_comm_hook(state, own)
     results["own"] = [train(model), state]
     model = DDP(simple())
-    power = powerSGD_hook.PowerSGDState(process_group=None, matrix_approximation_rank=1, start_powerSGD_iter=2, min_compression_rate=0.5)
+    power = powerSGD_hook.PowerSGDState(
+        process_group=None, matrix_approximation_rank=1, start_powerSGD_iter=2, min_compression_rate=0.5
+    )
     model.register_comm_hook(power, powerSGD_hook.powerSGD_hook)
     results["power"] = train(model, 2)
     return results
@@ -136,7 +146,9 @@ def power_sgd_follows():
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
     model = DDP(simple())
-    state = powerSGD_hook.PowerSGDState(process_group=None, matrix_approximation_rank=2, start_powerSGD_iter=2, min_compression_rate=0.1)
+    state = powerSGD_hook.PowerSGDState(
+        process_group=None, matrix_approximation_rank=2, start_powerSGD_iter=2, min_compression_rate=0.1
+    )
     model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     losses = train(model, 5)[0]
     both = [None, None]
@@ -219,7 +231,12 @@ def zero_optimizer():
     optimizer.consolidate_state_dict(to=0)
     state = optimizer.state_dict() if rank() == 0 else None
     optimizer.add_param_group({"params": [nn.Parameter(torch.ones(2))], "lr": 0.5})
-    return [result, None if state is None else state["state"][0], len(optimizer.param_groups), optimizer.param_groups[1]["lr"]]
+    return [
+        result,
+        None if state is None else state["state"][0],
+        len(optimizer.param_groups),
+        optimizer.param_groups[1]["lr"],
+    ]
 
 
 @case
@@ -231,7 +248,9 @@ def averaging():
     model = DDP(simple())
     subgroup, _ = dist.new_subgroups(1)
     model.register_comm_hook(PostLocalSGDState(None, subgroup, 2), post_localSGD_hook)
-    optimizer = PostLocalSGDOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), averagers.PeriodicModelAverager(period=2, warmup_steps=2))
+    optimizer = PostLocalSGDOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), averagers.PeriodicModelAverager(period=2, warmup_steps=2)
+    )
     trained = train(model, 5, optimizer)
     return [trained, sorted(optimizer.state_dict())]
 
@@ -328,7 +347,14 @@ def logging_data():
     model = DDP(simple())
     model(data()).sum().backward()
     found = model._get_ddp_logging_data()
-    return [found["world_size"], found["rank"], found["module_name"], found["backend_name"], found["is_multi_device_module"], found["bucket_cap_bytes"]]
+    return [
+        found["world_size"],
+        found["rank"],
+        found["module_name"],
+        found["backend_name"],
+        found["is_multi_device_module"],
+        found["bucket_cap_bytes"],
+    ]
 
 
 @case
@@ -344,7 +370,12 @@ def sampler():
 
     sampled = DistributedSampler(TensorDataset(torch.arange(7)), shuffle=False)
     plain = DistributedSampler(range(5), shuffle=False, drop_last=True)
-    batches = [b[0].tolist() for b in DataLoader(TensorDataset(torch.arange(7)), batch_size=2, sampler=DistributedSampler(range(7), shuffle=False))]
+    batches = [
+        b[0].tolist()
+        for b in DataLoader(
+            TensorDataset(torch.arange(7)), batch_size=2, sampler=DistributedSampler(range(7), shuffle=False)
+        )
+    ]
     return [list(sampled), len(sampled), list(plain), batches]
 
 

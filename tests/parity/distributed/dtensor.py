@@ -91,7 +91,20 @@ def placing():
     partial = DTensor.from_local(torch.full((2, 2), float(rank())), line(), [Partial()])
     average = DTensor.from_local(torch.full((2,), float(rank())), line(), [Partial("avg")])
     biggest = DTensor.from_local(torch.full((2,), float(rank())), line(), [Partial("max")])
-    return [results, uneven, uneven.full_tensor(), two, two.full_tensor(), same, same.full_tensor(), local.full_tensor(), partial.full_tensor(), partial.redistribute(placements=[Shard(0)]), average.full_tensor(), biggest.full_tensor()]
+    return [
+        results,
+        uneven,
+        uneven.full_tensor(),
+        two,
+        two.full_tensor(),
+        same,
+        same.full_tensor(),
+        local.full_tensor(),
+        partial.full_tensor(),
+        partial.redistribute(placements=[Shard(0)]),
+        average.full_tensor(),
+        biggest.full_tensor(),
+    ]
 
 
 @case
@@ -107,7 +120,12 @@ def moving():
 
 @case
 def factories():
-    return [d_zeros(8, 2, device_mesh=line(), placements=[Shard(0)]), d_ones(4, device_mesh=line(), placements=[Replicate()]), d_full((4, 2), 3.0, device_mesh=line(), placements=[Shard(0)]), list(d_empty(6, device_mesh=line(), placements=[Shard(0)]).shape)]
+    return [
+        d_zeros(8, 2, device_mesh=line(), placements=[Shard(0)]),
+        d_ones(4, device_mesh=line(), placements=[Replicate()]),
+        d_full((4, 2), 3.0, device_mesh=line(), placements=[Shard(0)]),
+        list(d_empty(6, device_mesh=line(), placements=[Shard(0)]).shape),
+    ]
 
 
 def both(function, *tensors, placements):
@@ -185,8 +203,20 @@ def views():
         "stack": both(lambda x, y: torch.stack([x, y]), a, a, placements=[Shard(0), Shard(0)]),
         "permute": both(lambda x: x.permute(1, 0), a, placements=[Shard(0)]),
         "expand": both(lambda x: x.unsqueeze(2).expand(8, 4, 3), a, placements=[Shard(0)]),
-        "embedding": both(lambda w: F.embedding(distribute_tensor(torch.arange(6), line(), [Replicate()]), w), a, placements=[Shard(1)]),
-        "index": both(lambda x: x[torch.tensor([0, 2])] if not isinstance(x, DTensor) else x.index_select(0, distribute_tensor(torch.tensor([0, 2]), line(), [Replicate()])), a, placements=[Replicate()]),
+        "embedding": both(
+            lambda w: F.embedding(distribute_tensor(torch.arange(6), line(), [Replicate()]), w),
+            a,
+            placements=[Shard(1)],
+        ),
+        "index": both(
+            lambda x: (
+                x[torch.tensor([0, 2])]
+                if not isinstance(x, DTensor)
+                else x.index_select(0, distribute_tensor(torch.tensor([0, 2]), line(), [Replicate()]))
+            ),
+            a,
+            placements=[Replicate()],
+        ),
     }
 
 
@@ -235,8 +265,14 @@ def tensor_parallel():
     results = {}
     plans = {
         "plain": {"up": ColwiseParallel(), "down": RowwiseParallel()},
-        "sharded_input": {"up": ColwiseParallel(input_layouts=Shard(0)), "down": RowwiseParallel(output_layouts=Shard(0))},
-        "dtensor_output": {"up": ColwiseParallel(use_local_output=False), "down": RowwiseParallel(use_local_output=False)},
+        "sharded_input": {
+            "up": ColwiseParallel(input_layouts=Shard(0)),
+            "down": RowwiseParallel(output_layouts=Shard(0)),
+        },
+        "dtensor_output": {
+            "up": ColwiseParallel(use_local_output=False),
+            "down": RowwiseParallel(use_local_output=False),
+        },
     }
     for name, plan in plans.items():
         net = parallelize_module(filled(MLP()), line(), plan)
@@ -244,7 +280,13 @@ def tensor_parallel():
         given.requires_grad_()
         out = net(given)
         (out.to_local() if isinstance(out, DTensor) else out).square().sum().backward()
-        results[name] = [out, given.grad, net.up.weight.grad, net.down.bias.grad, {k: str(v.placements) for k, v in net.state_dict().items()}]
+        results[name] = [
+            out,
+            given.grad,
+            net.up.weight.grad,
+            net.down.bias.grad,
+            {k: str(v.placements) for k, v in net.state_dict().items()},
+        ]
     return results
 
 
@@ -264,7 +306,11 @@ def sequence_parallel():
     with loss_parallel():
         loss = F.cross_entropy(logits.flatten(0, 1), torch.arange(8))
         loss.backward()
-    return [str(logits.placements), loss, {n: p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad for n, p in net.named_parameters()}]
+    return [
+        str(logits.placements),
+        loss,
+        {n: p.grad.full_tensor() if isinstance(p.grad, DTensor) else p.grad for n, p in net.named_parameters()},
+    ]
 
 
 @case
@@ -293,15 +339,29 @@ def patterns():
                 x = layer(x)
             return x
 
-    net = parallelize_module(filled(Many()), line(), {"layers.*.up": ColwiseParallel(), "layers.*.down": RowwiseParallel()})
+    net = parallelize_module(
+        filled(Many()), line(), {"layers.*.up": ColwiseParallel(), "layers.*.down": RowwiseParallel()}
+    )
     return [net(values(2, 4)), [type(p).__name__ for p in net.parameters()]]
 
 
 @case
 def prepared_outputs():
-    net = parallelize_module(filled(MLP()), line(), PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts=Shard(0)))
+    net = parallelize_module(
+        filled(MLP()), line(), PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts=Shard(0))
+    )
     first = net(values(4, 4))
-    other = parallelize_module(filled(MLP()), line(), PrepareModuleInputOutput(input_layouts=(Shard(0),), desired_input_layouts=(Replicate(),), output_layouts=Replicate(), desired_output_layouts=Shard(0), use_local_input=True))
+    other = parallelize_module(
+        filled(MLP()),
+        line(),
+        PrepareModuleInputOutput(
+            input_layouts=(Shard(0),),
+            desired_input_layouts=(Replicate(),),
+            output_layouts=Replicate(),
+            desired_output_layouts=Shard(0),
+            use_local_input=True,
+        ),
+    )
     return [first, other(values(1, 4) + rank())]
 
 
@@ -311,7 +371,13 @@ def distributed_modules():
         for key, parameter in list(module.named_parameters(recurse=False)):
             module.register_parameter(key, nn.Parameter(distribute_tensor(parameter, mesh, [Shard(0)])))
 
-    net = distribute_module(filled(MLP()), line(), part, input_fn=lambda m, i, mesh: (DTensor.from_local(i[0], mesh, [Replicate()]),), output_fn=lambda m, o, mesh: o.redistribute(placements=[Replicate()]).to_local())
+    net = distribute_module(
+        filled(MLP()),
+        line(),
+        part,
+        input_fn=lambda m, i, mesh: (DTensor.from_local(i[0], mesh, [Replicate()]),),
+        output_fn=lambda m, o, mesh: o.redistribute(placements=[Replicate()]).to_local(),
+    )
     out = net(values(2, 4))
     out.sum().backward()
     return [out, net.up.weight.grad]
@@ -355,8 +421,13 @@ def local_maps():
     from torch.distributed.tensor.experimental import local_map
 
     x = distribute_tensor(values(8, 4), line(), [Shard(0)])
-    f = local_map(lambda t: t.sum(0, keepdim=True), out_placements=[Partial()], in_placements=([Shard(0)],), device_mesh=line())
-    return [f(x).full_tensor(), tried(lambda: local_map(lambda t: t, out_placements=[Shard(0)], in_placements=([Replicate()],))(x) and 1)]
+    f = local_map(
+        lambda t: t.sum(0, keepdim=True), out_placements=[Partial()], in_placements=([Shard(0)],), device_mesh=line()
+    )
+    return [
+        f(x).full_tensor(),
+        tried(lambda: local_map(lambda t: t, out_placements=[Shard(0)], in_placements=([Replicate()],))(x) and 1),
+    ]
 
 
 @case
@@ -403,7 +474,11 @@ def split_models():
     from torch.distributed.pipelining import ScheduleGPipe, SplitPoint, pipeline
 
     net = filled(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)))
-    pipe = pipeline(net, mb_args=(values(2, 4),), split_spec={"2": SplitPoint.BEGINNING, "3": SplitPoint.BEGINNING, "4": SplitPoint.BEGINNING})
+    pipe = pipeline(
+        net,
+        mb_args=(values(2, 4),),
+        split_spec={"2": SplitPoint.BEGINNING, "3": SplitPoint.BEGINNING, "4": SplitPoint.BEGINNING},
+    )
     stage = pipe.build_stage(rank(), torch.device("cpu"))
     schedule = ScheduleGPipe(stage, 2)
     out = schedule.step(values(4, 4)) if rank() == 0 else schedule.step()
@@ -415,7 +490,12 @@ def schedule_errors():
     from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
     stage = PipelineStage(nn.Linear(2, 2), rank(), 4, torch.device("cpu"))
-    return [stage.is_first, stage.is_last, tried(lambda: Schedule1F1B(stage, 2) and 1), tried(lambda: PipelineStage(nn.Linear(2, 2), 9, 4, torch.device("cpu")))]
+    return [
+        stage.is_first,
+        stage.is_last,
+        tried(lambda: Schedule1F1B(stage, 2) and 1),
+        tried(lambda: PipelineStage(nn.Linear(2, 2), 9, 4, torch.device("cpu"))),
+    ]
 
 
 @case

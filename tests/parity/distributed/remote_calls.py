@@ -60,7 +60,11 @@ class Counter:
 
 
 def use(reference):
-    return [reference.is_owner(), reference.to_here() if not reference.is_owner() else reference.local_value(), reference.owner_name()]
+    return [
+        reference.is_owner(),
+        reference.to_here() if not reference.is_owner() else reference.local_value(),
+        reference.owner_name(),
+    ]
 
 
 def value_of(reference):
@@ -79,7 +83,14 @@ def start():
     options = rpc.TensorPipeRpcBackendOptions(num_worker_threads=8, rpc_timeout=20)
     rpc.init_rpc(f"worker{rank()}", rank=rank(), world_size=2, rpc_backend_options=options)
     info = rpc.get_worker_info()
-    return [info.name, info.id, rpc.get_worker_info(other()).id, repr(rpc.BackendType.TENSORPIPE), options.rpc_timeout, options.init_method]
+    return [
+        info.name,
+        info.id,
+        rpc.get_worker_info(other()).id,
+        repr(rpc.BackendType.TENSORPIPE),
+        options.rpc_timeout,
+        options.init_method,
+    ]
 
 
 @case
@@ -110,7 +121,11 @@ def failures():
 
 @case
 def asynchronous():
-    return [rpc.rpc_sync(other(), later, args=(2,)), rpc.rpc_async(other(), later, args=(3,)).wait(), rpc.remote(other(), later, args=(4,)).to_here()]
+    return [
+        rpc.rpc_sync(other(), later, args=(2,)),
+        rpc.rpc_async(other(), later, args=(3,)).wait(),
+        rpc.remote(other(), later, args=(4,)).to_here(),
+    ]
 
 
 @case
@@ -206,7 +221,11 @@ def training():
             optimizer.step(context)
         losses.append(loss.detach())
     dist.barrier()
-    return [losses, [p.detach() for p in local.parameters()], [r.to_here() for r in remote.rpc_sync().parameter_rrefs()]]
+    return [
+        losses,
+        [p.detach() for p in local.parameters()],
+        [r.to_here() for r in remote.rpc_sync().parameter_rrefs()],
+    ]
 
 
 @case
