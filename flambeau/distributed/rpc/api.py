@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from flambeau.distributed import _groups
-from flambeau.distributed import rendezvous as _rendezvous
 from flambeau.distributed._hosts import _address
 from flambeau.distributed._stores import PrefixStore
+from flambeau.distributed.rendezvous import rendezvous
 from flambeau.distributed.rpc import _agent, _rref
 from flambeau.distributed.rpc._agent import Agent, WorkerInfo, agent
 from flambeau.distributed.rpc._rref import PyRRef, RRef
@@ -51,7 +51,7 @@ def init_rpc(
         store: Any = _groups._get_default_store()
     else:
         limit = datetime.timedelta(seconds=60)
-        store, number, size = next(iter(_rendezvous.rendezvous(options.init_method, number, size, timeout=limit)))
+        store, number, size = next(iter(rendezvous(options.init_method, number, size, timeout=limit)))
     store = PrefixStore(f"rpc/{_times_initialized}", store)
     _times_initialized += 1
     started = Agent(name, number, size, store, _address(), options.rpc_timeout)
