@@ -45,14 +45,20 @@ struct TensorArgument {
   Window window;
 };
 
+// A tensor that a call makes, and which one it is among all the tensors that the call returns.
+struct NewResult {
+  Window window;
+  int place;
+};
+
 struct Call {
   const Operator* op;
   std::vector<Value> values;      // without the tensors
   std::vector<int> list_lengths;  // by argument: of lists of tensors, else -1
   std::vector<TensorArgument> tensors;
   std::vector<std::pair<int, int>> parameters;  // arguments that are numbers, and their places among those
-  std::vector<Window> results;                  // new tensors
-  int line;                                     // of the program
+  std::vector<NewResult> results;
+  int line;  // of the program
 };
 
 // Memory that the graph works on.
@@ -75,6 +81,15 @@ struct Graph {
   // Slots whose values are wanted when the graph has run.
   std::vector<int> outputs() const;
 };
+
+// The window on memory of a device.
+Tensor window_on(const Ref<Storage>& storage, Device device, DType dtype, IntSpan sizes, IntSpan strides,
+                 int64_t offset);
+inline Tensor window_on(const Ref<Storage>& storage, Device device, const Window& w) {
+  return window_on(storage, device, w.dtype, w.sizes, w.strides, w.offset);
+}
+// A value as the slot with this root has to lie in memory: copied where it lies otherwise.
+Tensor laid_out(const Tensor& t, const Window& root, size_t bytes, Device device);
 
 // A graph as a program. Inputs are the slots that are given, in order, then the parameters.
 class Executable : public Counted {

@@ -5,6 +5,7 @@
 
 #include "dispatch/builtin.h"
 #include "dispatch/shared_key.h"
+#include "lazy/interpreter.h"
 #include "ops/updates.h"
 
 namespace fl::lazy {
@@ -22,20 +23,6 @@ void each_tensor(const Operator& op, const Value* args, const F& f) {
     for (size_t k = 0; args[i].is_tensor_list() && k < args[i].length(); ++k)
       if (args[i].tensors()[k].defined()) f(static_cast<int>(i), static_cast<int>(k), args[i].tensors()[k]);
   }
-}
-
-Tensor window_on(const Ref<Storage>& storage, Device device, DType dtype, IntSpan sizes, IntSpan strides,
-                 int64_t offset) {
-  Ref<TensorImpl> impl(new TensorImpl);
-  impl->storage = storage;
-  impl->sizes.assign(sizes);
-  impl->strides.assign(strides);
-  impl->offset = offset;
-  impl->dtype = dtype;
-  impl->device = device;
-  impl->refresh();
-  impl->refresh_keys();
-  return Tensor(std::move(impl));
 }
 
 // The same window on memory that does not exist.
@@ -112,16 +99,6 @@ class Plainly {
 
 }  // namespace
 
-std::vector<int> Graph::outputs() const {
-  std::vector<int> wanted;
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const Slot& s = slots[i];
-    const bool made = s.kind == Slot::Kind::Result || s.kind == Slot::Kind::Empty;
-    if (made && s.storage->use_count() > 1) wanted.push_back(static_cast<int>(i));
-  }
-  return wanted;
-}
-
 Recorder& Recorder::make(DeviceType type, Device base) {
   auto& slot = recorder_at(type);
   if (!slot) slot = std::make_shared<Recorder>(type, base);
@@ -168,6 +145,11 @@ Recorded& Recorder::state(const Tensor& t) {
   Ref<Counted>& recorded = t->storage->recorded;
   if (!recorded) recorded = Ref<Counted>(new Recorded);
   return static_cast<Recorded&>(*recorded);
+}
+
+// Raises the error of the program that would have computed the tensor, if that failed.
+void Recorder::check_value(const Tensor& t) {
+  if (const Ref<Failure> failure = state(t).failure) failure->raise();
 }
 
 int Recorder::slot_of(const Tensor& t) {
@@ -288,7 +270,9 @@ void Recorder::take_results(const Operator& op, const Value* args, const std::ve
                             Value* results, Call& call) {
   std::vector<Tensor> originals;
   each_tensor(op, args, [&](int, int, const Tensor& t) { originals.push_back(t); });
+  int place = -1;
   const auto take = [&](const Tensor& meta) -> Tensor {
+    ++place;
     for (size_t i = 0; i < twins.size(); ++i) {
       if (twins[i].same(meta)) return originals[i];
       if (twins[i]->storage.get() == meta->storage.get() && is_here(originals[i]))
@@ -302,7 +286,7 @@ void Recorder::take_results(const Operator& op, const Value* args, const std::ve
     Recorded& s = state(t);
     s.slot = static_cast<int>(graph_.slots.size());
     Window root{s.slot, t.dtype(), Dims(t.sizes()), Dims(t.strides()), t.offset()};
-    call.results.push_back(root);
+    call.results.push_back({root, place});
     graph_.slots.push_back({Slot::Kind::Result, storage, {}, std::move(root)});
     return t;
   };
@@ -360,6 +344,7 @@ bool Recorder::record(const Operator& op, const Known& known, Value* args, Value
   bool foreign = false;
   for (size_t i = 0; i < op.schema.args.size(); ++i) foreign |= args[i].tag() == Value::Tag::Opaque;
   each_tensor(op, args, [&](int, int element, const Tensor& t) {
+    if (is_here(t)) check_value(t);
     if (is_here(t) || t->wrapped_number || (t.is_cpu() && (t.dim() == 0 || known.update))) return;
     foreign |= has_tag(op, "mixed_devices") || element >= 0;
     FL_CHECK(foreign, "[", op.schema.name, "] expected all tensors on one device, got ",
@@ -411,6 +396,11 @@ void Recorder::copy(const Operator& op, Value* args, Value* results) {
     Value on_host[3] = {args[0], Value(on_base(src, "a tensor is copied to another device")), args[2]};
     return copy.call(on_host, results);
   }
+  if (is_here(src)) check_value(src);
+  // Who writes all of a tensor need not care that it had no value.
+  if (dst.offset() == 0 && dst.numel() * dst.itemsize() == static_cast<int64_t>(dst->storage->bytes) &&
+      is_dense(dst))
+    state(dst).failure = {};
   Value given[3] = {args[0], args[1], args[2]};
   if (!is_here(src)) {
     Tensor held = empty(src.sizes(), {src.dtype(), base_});
@@ -449,6 +439,7 @@ Tensor Recorder::wrapped(const Tensor& base) const {
 Tensor Recorder::on_base(const Tensor& t, const char* why) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (state(t).slot >= 0) flush(why);
+  check_value(t);
   Recorded& s = state(t);
   if (!s.base) s.base = Storage::allocate(t->storage->bytes, base_);
   return window_on(s.base, base_, t.dtype(), t.sizes(), t.strides(), t.offset());
@@ -510,18 +501,36 @@ void Recorder::store(const Graph& graph, const std::vector<int>& outputs, std::v
            int64_t(results.size()));
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Slot& slot = graph.slots[outputs[i]];
-    Tensor& t = results[i];
-    const bool fits = t.offset() == slot.root.offset && t.strides() == IntSpan(slot.root.strides) &&
-                      t->storage->bytes >= slot.storage->bytes;
-    if (!fits) {
-      Ref<Storage> memory = Storage::allocate(slot.storage->bytes, base_);
-      const Window& w = slot.root;
-      Tensor moved = window_on(memory, base_, w.dtype, w.sizes, w.strides, w.offset);
-      copy_into(moved, t);
-      t = moved;
-    }
-    static_cast<Recorded&>(*slot.storage->recorded).base = t->storage;
+    const Tensor value = laid_out(results[i], slot.root, slot.storage->bytes, base_);
+    static_cast<Recorded&>(*slot.storage->recorded).base = value->storage;
   }
+}
+
+Ref<Executable> Recorder::program_of(const Graph& graph, const std::vector<int>& outputs,
+                                     const std::vector<Tensor>& inputs, const char* why) {
+  const auto known = programs_.find(graph.hash.value());
+  if (known != programs_.end()) {
+    ++metrics.hits;
+    return known->second;
+  }
+  Ref<Executable> program;
+  if (graph.calls.size() > 1 || !interprets_single_calls) program = compile(graph, outputs, inputs, why);
+  if (!program) program = Ref<Executable>(new Interpreter(graph, outputs, base_));
+  programs_.emplace(graph.hash.value(), program);
+  return program;
+}
+
+// Random numbers of a program are those that its calls would have drawn when they were recorded.
+std::vector<Tensor> Recorder::run(const Graph& graph, Executable& program,
+                                  const std::vector<Tensor>& inputs) {
+  if (graph.draws == 0) return program.run(inputs);
+  struct Restored {
+    Generator& generator;
+    Generator::State state = generator.state();
+    ~Restored() { generator.set_state(state); }
+  } restored{default_generator(base_.type)};
+  restored.generator.set_state(graph.first_draw);
+  return program.run(inputs);
 }
 
 void Recorder::flush(const char* why) {
@@ -536,28 +545,62 @@ void Recorder::flush(const char* why) {
   for (int slot : outputs) graph.hash.add(static_cast<uint64_t>(slot));
   ++metrics.graphs;
   const Plainly plainly;
-  const std::vector<Tensor> inputs = inputs_of(graph);
-  Ref<Executable>& program = programs_[graph.hash.value()];
-  if (program)
-    ++metrics.hits;
-  else
-    program = compile(graph, outputs, inputs, why);
-  const Ref<Executable> running = program;
-  Generator& generator = default_generator(base_.type);
-  const Generator::State saved = generator.state();
-  if (graph.draws) generator.set_state(graph.first_draw);
-  const auto started = std::chrono::steady_clock::now();
-  std::vector<Tensor> results;
+  std::vector<Tensor> inputs;
+  bool ran = false;
+  Ref<Failure> failure;
   try {
-    results = running->run(inputs);
+    inputs = inputs_of(graph);
+    const Ref<Executable> program = program_of(graph, outputs, inputs, why);
+    ran = true;
+    const auto started = std::chrono::steady_clock::now();
+    std::vector<Tensor> results = run(graph, *program, inputs);
+    metrics.execute_ns += static_cast<uint64_t>((std::chrono::steady_clock::now() - started).count());
+    store(graph, outputs, results);
+    return;
   } catch (...) {
-    if (graph.draws) generator.set_state(saved);
-    if (explain) explain(graph, inputs);
-    throw;
+    failure = caught();
   }
-  if (graph.draws) generator.set_state(saved);
-  metrics.execute_ns += static_cast<uint64_t>((std::chrono::steady_clock::now() - started).count());
-  store(graph, outputs, results);
+  failure = located(graph, inputs, std::move(failure));
+  forget_values(graph, outputs, ran, failure);
+  failure->raise();
+}
+
+// Runs a graph that failed once more, call by call on copies of its inputs, to learn which call it was.
+Ref<Failure> Recorder::located(const Graph& graph, const std::vector<Tensor>& inputs, Ref<Failure> failure) {
+  const Ref<Interpreter> again(new Interpreter(graph, {}, base_));
+  Ref<Failure> second;
+  if (!failure->is_interruption()) {
+    try {
+      std::vector<Tensor> copies;
+      for (const Tensor& t : inputs) {
+        copies.push_back(t->wrapped_number ? t : empty_strided(t.sizes(), t.strides(), t.options()));
+        if (!t->wrapped_number) copy_into(copies.back(), t);
+      }
+      run(graph, *again, copies);
+    } catch (...) {
+      second = caught();
+    }
+  }
+  const bool exact = static_cast<bool>(second);
+  if (exact) failure = std::move(second);
+  failure->recorded_at(graph.calls[exact ? again->position() : 0].line, exact);
+  return failure;
+}
+
+// Results of a graph that failed have no values, nor have inputs that it may have written by then.
+void Recorder::forget_values(const Graph& graph, const std::vector<int>& outputs, bool ran,
+                             const Ref<Failure>& failure) {
+  const auto forget = [&](int slot) {
+    auto& recorded = static_cast<Recorded&>(*graph.slots[slot].storage->recorded);
+    recorded.base = {};
+    recorded.failure = failure;
+  };
+  for (int slot : outputs) forget(slot);
+  if (!ran) return;
+  for (const Call& call : graph.calls)
+    for (const TensorArgument& t : call.tensors)
+      if (call.op->schema.args[t.position].mutated && graph.slots[t.window.storage].kind == Slot::Kind::Input)
+        forget(t.window.storage);
 }
 
 void recording_kernel(const Operator& op, void* context, KeySet, Value* args, Value* results) {

@@ -11,10 +11,24 @@
 
 namespace fl::lazy {
 
-// What a storage of a recording device stands for: memory of the device below, or a slot of the graph.
+// The error of a program that could not be made or run. Its tensors have no values: whoever asks for one gets
+// the error again.
+class Failure : public Counted {
+ public:
+  // Says which line recorded the call that failed; `exact` is false where only the first line of the program
+  // is known.
+  virtual void recorded_at(int line, bool exact) = 0;
+  // Whether somebody stopped the program, which says nothing about its calls.
+  virtual bool is_interruption() const = 0;
+  [[noreturn]] virtual void raise() = 0;
+};
+
+// What a storage of a recording device stands for: memory of the device below, a slot of the graph, or
+// nothing where the program failed that would have written it.
 struct Recorded : Counted {
   Ref<Storage> base;
   int slot = -1;
+  Ref<Failure> failure;
 };
 
 struct Metrics {
@@ -24,6 +38,7 @@ struct Metrics {
 
 class Recorder {
  public:
+  // Makes a program of a graph; null where the graph has to run call by call.
   using Compile = std::function<Ref<Executable>(const Graph& graph, const std::vector<int>& outputs,
                                                 const std::vector<Tensor>& inputs, const char* why)>;
 
@@ -41,9 +56,9 @@ class Recorder {
   void call(const Operator& op, Value* args, Value* results);
 
   Compile compile;
-  std::function<int()> line;  // the line of the program that runs
-  // Raises an error of a run again, with the line that recorded the operator.
-  std::function<void(const Graph&, const std::vector<Tensor>& inputs)> explain;
+  std::function<int()> line;             // the line of the program that runs
+  std::function<Ref<Failure>()> caught;  // the exception in flight
+  bool interprets_single_calls = false;  // a graph of one call needs no program
   size_t most_calls = 4096;
   Metrics metrics;
   Device base() const { return base_; }
@@ -64,6 +79,7 @@ class Recorder {
   const Known& known(const Operator& op);
   bool is_here(const Tensor& t) const { return t.device().type == type_; }
   Recorded& state(const Tensor& t);
+  void check_value(const Tensor& t);
   int slot_of(const Tensor& t);
   int host_slot(const Tensor& t);
   Window window_of(const Tensor& t);
@@ -78,7 +94,13 @@ class Recorder {
   void advance_states(const Operator& op, Value* args, std::vector<std::vector<Tensor>>& before);
   bool draw();
   std::vector<Tensor> inputs_of(const Graph& graph) const;
+  Ref<Executable> program_of(const Graph& graph, const std::vector<int>& outputs,
+                             const std::vector<Tensor>& inputs, const char* why);
+  std::vector<Tensor> run(const Graph& graph, Executable& program, const std::vector<Tensor>& inputs);
   void store(const Graph& graph, const std::vector<int>& outputs, std::vector<Tensor>& results);
+  Ref<Failure> located(const Graph& graph, const std::vector<Tensor>& inputs, Ref<Failure> failure);
+  void forget_values(const Graph& graph, const std::vector<int>& outputs, bool ran,
+                     const Ref<Failure>& failure);
 
   const DeviceType type_;
   Device base_;

@@ -133,7 +133,7 @@ PyObject* line_object(int number) {
 
 // ---------------------------------------------------------------- graphs
 
-PyObject* graph_object(const Graph& graph, const std::vector<int>& outputs) {
+PyObject* graph_object(const Graph& graph, const std::vector<int>& outputs, Device device) {
   static PyObject* type = class_named("Graph");
   static PyObject* call_type = class_named("Call");
   Object slots = own(PyList_New(0)), calls = own(PyList_New(0)), wanted = own(PyList_New(0));
@@ -144,14 +144,15 @@ PyObject* graph_object(const Graph& graph, const std::vector<int>& outputs) {
   }
   for (const Call& call : graph.calls) {
     Object results = own(PyList_New(0));
-    for (const Window& w : call.results) check(PyList_Append(results.get(), own(window_object(w)).get()));
+    for (const auto& result : call.results)
+      check(PyList_Append(results.get(), own(window_object(result.window)).get()));
     Object row = own(PyObject_CallFunction(call_type, "ONON", overload_object(*call.op),
                                            arguments_object(call), results.get(), line_object(call.line)));
     check(PyList_Append(calls.get(), row.get()));
   }
   for (int slot : outputs) check(PyList_Append(wanted.get(), own(PyLong_FromLong(slot)).get()));
-  return check(PyObject_CallFunction(type, "OOOn", slots.get(), calls.get(), wanted.get(),
-                                     static_cast<Py_ssize_t>(graph.parameters.size())));
+  return check(PyObject_CallFunction(type, "OOOnN", slots.get(), calls.get(), wanted.get(),
+                                     static_cast<Py_ssize_t>(graph.parameters.size()), make_device(device)));
 }
 
 PyObject* tensors_object(const std::vector<Tensor>& tensors) {
@@ -190,6 +191,57 @@ class PythonProgram final : public lazy::Executable {
   PyObject* function_;
 };
 
+// An error of Python, or one of ours as Python sees it. `flambeau.lazy.errors` writes the line into its
+// message.
+class PythonFailure final : public lazy::Failure {
+ public:
+  PythonFailure() {
+    translate_exception();
+    now_ = current_error();
+  }
+  ~PythonFailure() override {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    Py_XDECREF(now_);
+    Py_XDECREF(later_);
+    PyGILState_Release(state);
+  }
+  void recorded_at(int line, bool exact) override {
+    const WithGIL gil;
+    Object errors = own(PyImport_ImportModule("flambeau.lazy.errors"));
+    Object place = own(line_object(line));
+    Object pair = own(PyObject_CallMethod(errors.get(), "with_line", "OOi", now_, place.get(), int(exact)));
+    Py_SETREF(now_, Py_NewRef(PyTuple_GetItem(pair.get(), 0)));
+    later_ = Py_NewRef(PyTuple_GetItem(pair.get(), 1));
+  }
+  bool is_interruption() const override {
+    const WithGIL gil;
+    return !PyObject_IsInstance(now_, PyExc_Exception);
+  }
+  [[noreturn]] void raise() override {
+    const WithGIL gil;
+    PyObject* error = Py_NewRef(now_);
+    if (later_) Py_SETREF(now_, std::exchange(later_, nullptr));
+    PyException_SetTraceback(error, Py_None);
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
+    Py_DECREF(error);
+    throw PythonError();
+  }
+
+ private:
+  // The error that is set, which is no longer set afterwards.
+  static PyObject* current_error() {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+  }
+
+  PyObject* now_ = nullptr;    // what is raised at first
+  PyObject* later_ = nullptr;  // what is raised from then on
+};
+
 Recorder& recorder_named(const char* name) {
   Recorder* recorder = Recorder::find(parse_device(name).type);
   FL_CHECK_KIND(recorder != nullptr, Value, "[lazy] expected a device that records, got ", std::string(name));
@@ -197,30 +249,33 @@ Recorder& recorder_named(const char* name) {
 }
 
 PyObject* make_recorder(PyObject*, PyObject* args) {
-  // _lazy_recorder(name, base, compile, explain): calls on the device are recorded from now on.
+  // _lazy_recorder(name, base, compile, single): calls on the device are recorded from now on. `compile` may
+  // answer None, then a graph runs call by call, as one of a single call does where `single` is true.
   const char* name;
-  PyObject *base, *compile, *explain;
-  if (!PyArg_ParseTuple(args, "sOOO", &name, &base, &compile, &explain)) return nullptr;
+  PyObject *base, *compile;
+  int single;
+  if (!PyArg_ParseTuple(args, "sOOp", &name, &base, &compile, &single)) return nullptr;
   return guarded([&]() -> PyObject* {
     const DeviceType type = parse_device(name).type;
     Recorder& recorder = Recorder::make(type, device_from(base));
     recorder.line = line_of_program;
-    recorder.compile = [function = Py_NewRef(compile)](const Graph& graph, const std::vector<int>& outputs,
-                                                       const std::vector<Tensor>& inputs, const char* why) {
+    recorder.compile = [&recorder, function = Py_NewRef(compile)](
+                           const Graph& graph, const std::vector<int>& outputs,
+                           const std::vector<Tensor>& inputs, const char* why) {
       const WithGIL gil;
-      Object described = own(graph_object(graph, outputs)), given = own(tensors_object(inputs));
-      Object made = own(PyObject_CallFunction(function, "OOs", described.get(), given.get(), why));
-      if (auto* native = compiled_graph_of(made.get()))
+      Object described = own(graph_object(graph, outputs, recorder.base())),
+             given = own(tensors_object(inputs));
+      Object program = own(PyObject_CallFunction(function, "OOs", described.get(), given.get(), why));
+      if (program.get() == Py_None) return Ref<lazy::Executable>();
+      if (auto* native = compiled_graph_of(program.get()))
         return Ref<lazy::Executable>(new NativeProgram(native));
-      return Ref<lazy::Executable>(new PythonProgram(made.get()));
+      return Ref<lazy::Executable>(new PythonProgram(program.get()));
     };
-    recorder.explain = [function = Py_NewRef(explain)](const Graph& graph,
-                                                       const std::vector<Tensor>& inputs) {
+    recorder.caught = [] {
       const WithGIL gil;
-      PyErr_Clear();
-      Object described = own(graph_object(graph, graph.outputs())), given = own(tensors_object(inputs));
-      own(PyObject_CallFunctionObjArgs(function, described.get(), given.get(), nullptr));
+      return Ref<lazy::Failure>(new PythonFailure);
     };
+    recorder.interprets_single_calls = single != 0;
     Py_RETURN_NONE;
   });
 }

@@ -105,7 +105,7 @@ def _kinds(graph: Graph, replay: Replay) -> list[Any]:
 
 
 def _program(graph: Graph, inputs: list[Any], reason: str) -> Any:
-    """A native program for a graph; where that cannot be, a function that runs it call by call."""
+    """A native program for a graph, or None where it has to run call by call."""
     from flambeau._inductor.failures import Origin
     from flambeau._inductor.numbers import ScalarGraphCompiler, _Refused
 
@@ -121,24 +121,7 @@ def _program(graph: Graph, inputs: list[Any], reason: str) -> Any:
     _compilations.append(Compilation(line, reason, len(graph.calls), seconds, native is not None))
     metrics.add("CompileTime", seconds)
     metrics.count("Kernels", len(graph.calls) if native is None else 1)
-    return native if native is not None else functools.partial(_call_by_call, replay)
-
-
-def _call_by_call(replay: Replay, inputs: list[Any]) -> list[Any]:
-    count = len(replay.graph.inputs)
-    return replay(*inputs[:count], *(t.item() for t in inputs[count:]))
-
-
-def _explain(graph: Graph, inputs: list[Any]) -> None:
-    """Finds the call of a graph that failed by running it again on copies, and raises with the line that recorded it."""
-    replay = Replay(graph)
-    count = len(graph.inputs)
-    try:
-        replay(*(t.clone() for t in inputs[:count]), *(t.item() for t in inputs[count:]))
-    except Exception as error:
-        where = replay.current.where if replay.current is not None else "an unknown line"
-        raise type(error)(f"{error}\nrecorded at {where}") from error
-    raise RuntimeError(f"[lazy] expected a recorded program to run, got an error; it begins at {graph.calls[0].where}")
+    return native
 
 
 class RecordingDevice(RegisteredDevice):
@@ -157,12 +140,13 @@ class RecordingDevice(RegisteredDevice):
         return int(_C._lazy_metrics(self.name)["host_calls"])
 
 
-def make(name: str, base: Any, program: Any, explain: Any, synchronize: Any, module: Any) -> None:
-    """Registers a device whose calls are recorded: `program(graph, inputs, reason)` makes what runs a graph."""
+def make(name: str, base: Any, program: Any, synchronize: Any, module: Any, *, single_calls: bool) -> None:
+    """Registers a device whose calls are recorded: `program(graph, inputs, reason)` makes what runs a graph. None stands
+    for running it call by call, as graphs of one call do where `single_calls` says so."""
     device = RecordingDevice(name, synchronize, module)
-    _C._lazy_recorder(name, base, program, explain)
+    _C._lazy_recorder(name, base, program, single_calls)
     register_recorder(name, device)
 
 
 _below = fl.device("cpu")
-make(_NAME, _below, _program, _explain, sync, sys.modules[__name__])
+make(_NAME, _below, _program, sync, sys.modules[__name__], single_calls=True)

@@ -7,11 +7,11 @@ order, then the parameters: Python numbers that may be others in the next run.
 from __future__ import annotations
 
 import functools
-import linecache
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import flambeau as fl
+from flambeau.lazy.errors import place
 
 __all__ = ["Call", "Graph", "Parameter", "Replay", "Window"]
 
@@ -42,10 +42,7 @@ class Call(NamedTuple):
     @property
     def where(self) -> str:
         """file:line: text."""
-        if self.line is None:
-            return "an unknown line"
-        text = linecache.getline(*self.line).strip()
-        return f"{self.line[0]}:{self.line[1]}" + (f": {text}" if text else "")
+        return place(self.line)
 
 
 class Graph(NamedTuple):
@@ -53,6 +50,7 @@ class Graph(NamedTuple):
     calls: list[Call]
     outputs: list[int]  # slots that are wanted
     parameters: int
+    device: Any  # below, on which it runs
 
     @property
     def inputs(self) -> list[int]:
@@ -73,7 +71,6 @@ class Replay:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.updates = [_is_update(call.op) for call in graph.calls]
-        self.current: Call | None = None  # the call that runs
 
     def in_updates(self) -> set[int]:
         """Parameters that are numbers of optimizer steps."""
@@ -88,13 +85,12 @@ class Replay:
         graph = self.graph
         tensors: dict[int, Any] = dict(zip(graph.inputs, inputs))
         parameters = inputs[len(graph.inputs) :]
-        like = next((t for t in inputs if isinstance(t, fl.Tensor) and not t._is_wrapped_number()), None)
+        # Inputs of the device below stand elsewhere while the graph is recorded for the compiler.
+        device = next((tensors[slot].device for slot in graph.inputs if graph.slots[slot][0] == "input"), graph.device)
         for slot, (kind, root) in enumerate(graph.slots):
             if kind == "empty":
-                device = like.device if like is not None else None
                 tensors[slot] = fl.empty_strided(root.size, root.stride, dtype=root.dtype, device=device)
         for call, update in zip(graph.calls, self.updates):
-            self.current = call
             self._run(call, update, tensors, parameters)
         return [_window(tensors[slot], graph.slots[slot][1]) for slot in graph.outputs]
 

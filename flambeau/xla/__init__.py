@@ -11,7 +11,6 @@ CPU client of jaxlib (extra `flambeau[xla]`). A graph with an operator that has 
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau.lazy import Replay, _call_by_call, _explain, make, metrics
+from flambeau.lazy import Replay, make, metrics
 from flambeau.lazy.graph import Graph
 from flambeau.xla import engine
 
@@ -74,7 +73,7 @@ def _program(graph: Graph, inputs: list[Any], reason: str) -> Any:
     except NotPrintable as why:
         metrics.count(f"aten::{why}")
         metrics.count("HostGraphs")
-        program = functools.partial(_call_by_call, replay)
+        program = None
     metrics.add("CompileTime", time.perf_counter() - started)
     return program
 
@@ -87,4 +86,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-make(_NAME, fl.device("cpu"), _program, _explain, sync, sys.modules[__name__])
+make(_NAME, fl.device("cpu"), _program, sync, sys.modules[__name__], single_calls=False)
