@@ -54,6 +54,7 @@ class Kit:
     name: str
     dtypes: list[str]
     results: list[Result] = field(default_factory=list)
+    pending: list[tuple[Any, Any, float]] = field(default_factory=list)  # results whose values are to be compared
 
     @property
     def device(self) -> Any:
@@ -70,13 +71,43 @@ class Kit:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 check(result)
+                self.settle()
         except Exception as error:
             result.lacks = excuse(error)
             result.why = "" if result.lacks else f"{type(error).__name__}: {error}".replace("\n", " ")[:200]
+        finally:
+            self.pending.clear()
         result.launches, result.host_calls = device.launches - launches, device.host_calls - host_calls
         self.results.append(result)
         print(result.line(), flush=True)
         return result
+
+    def compare(self, got: Any, want: Any, limit: float) -> None:
+        """Raises where the kinds of results differ. Values are compared when the check ends, so that a device which records
+        compiles one program for a check."""
+        import flambeau as fl
+
+        if isinstance(want, (tuple, list)):
+            assert len(got) == len(want), f"{len(got)} results, not {len(want)}"
+            for g, w in zip(got, want):
+                self.compare(g, w, limit)
+        elif not isinstance(want, fl.Tensor):
+            assert got == want or want != want, f"{got}, not {want}"
+        else:
+            assert got.device.type == self.name, f"a result on {got.device}"
+            assert (got.dtype, got.shape) == (want.dtype, want.shape), (
+                f"{got.dtype} {tuple(got.shape)}, not {want.dtype} {tuple(want.shape)}"
+            )
+            exact = not (want.is_floating_point() or want.is_complex())
+            if want.numel():
+                self.pending.append((got.detach(), want.detach(), 0 if exact else max(limit, 1e-3)))
+
+    def settle(self) -> None:
+        """Raises where values differ."""
+        import flambeau as fl
+
+        for got, want, limit in self.pending:
+            fl.testing.assert_close(got.cpu(), want, rtol=limit, atol=limit, equal_nan=True)
 
     def lacks(self, operator: str) -> str:
         """Why the device cannot have an operator, where it says so."""
@@ -115,27 +146,6 @@ def walk(value: Any, function: Callable[[Any], Any]) -> Any:
     return [walk(v, function) for v in value] if isinstance(value, (list, tuple)) else value
 
 
-def compare(got: Any, want: Any, limit: float, device: str) -> None:
-    """Raises where results differ."""
-    import flambeau as fl
-
-    if isinstance(want, (tuple, list)):
-        assert len(got) == len(want), f"{len(got)} results, not {len(want)}"
-        for g, w in zip(got, want):
-            compare(g, w, limit, device)
-    elif not isinstance(want, fl.Tensor):
-        assert got == want or want != want, f"{got}, not {want}"
-    else:
-        assert got.device.type == device, f"a result on {got.device}"
-        assert (got.dtype, got.shape) == (want.dtype, want.shape), (
-            f"{got.dtype} {tuple(got.shape)}, not {want.dtype} {tuple(want.shape)}"
-        )
-        exact = not (want.is_floating_point() or want.is_complex())
-        limit = 0 if exact else max(limit, 1e-3)
-        if want.numel():
-            fl.testing.assert_close(got.detach().cpu(), want.detach(), rtol=limit, atol=limit, equal_nan=True)
-
-
 def samples_of(record: Any, dtype: Any) -> list[Any]:
     from flambeau.ops import samples
 
@@ -163,7 +173,7 @@ def check_record(kit: Kit, result: Result, record: Any) -> None:
             result.samples += 1
             fl.manual_seed(0)
             got = call.result(_call(op, call, lambda t: t.to(kit.name)))
-            compare(got, want, TOLERANCES[name], kit.name)
+            kit.compare(got, want, TOLERANCES[name])
             if dtype.is_floating_point:
                 check_gradient(kit, op, call, TOLERANCES[name])
             check_forms(kit, record, call, want, TOLERANCES[name])
@@ -212,7 +222,7 @@ def check_gradient(kit: Kit, op: Any, call: Any, limit: float) -> None:
     for g, w in zip(got, want):
         assert (g is None) == (w is None), "a gradient where the CPU has none, or the reverse"
         if w is not None:
-            compare(g, w, limit * 10, kit.name)
+            kit.compare(g, w, limit * 10)
 
 
 def check_forms(kit: Kit, record: Any, call: Any, want: Any, limit: float) -> None:
@@ -228,12 +238,12 @@ def check_forms(kit: Kit, record: Any, call: Any, want: Any, limit: float) -> No
         out = fl.empty(want.shape, dtype=want.dtype, device=kit.name)
         written = fl._C._operator_object(_derived(record, "out"))(*args, **kwargs, out=out)
         assert written is out, "out= returned another tensor"
-        compare(out, want, limit, kit.name)
+        kit.compare(out, want, limit)
     first = args[0] if args else None
     if record.inplace and isinstance(first, fl.Tensor) and (first.shape, first.dtype) == (want.shape, want.dtype):
         target = first.clone()
         fl._C._operator_object(_derived(record, "inplace"))(target, *args[1:], **kwargs)
-        compare(target, want, limit, kit.name)
+        kit.compare(target, want, limit)
 
 
 def _derived(record: Any, form: str) -> str:
@@ -279,7 +289,7 @@ def check_views(kit: Kit, result: Result) -> None:
     want = fl.zeros(4, 6)
     want.view(2, 2, 6)[1].t()[2:4].fill_(3)
     want[:, ::2] += 1
-    compare(x, want, 0, kit.name)
+    kit.compare(x, want, 0)
 
 
 def check_random(kit: Kit, result: Result) -> None:
@@ -289,7 +299,7 @@ def check_random(kit: Kit, result: Result) -> None:
         fl.manual_seed(7)
         want = make(100)
         fl.manual_seed(7)
-        compare(make(100, device=kit.name), want, 1e-4, kit.name)
+        kit.compare(make(100, device=kit.name), want, 1e-4)
     fl.manual_seed(7)
     first = fl.rand(10, device=kit.name).cpu()
     assert not bool((first == fl.rand(10, device=kit.name).cpu()).all()), "the same numbers again"
@@ -302,7 +312,7 @@ def check_factories(kit: Kit, result: Result) -> None:
         lambda d: fl.arange(5, device=d), lambda d: fl.linspace(0, 1, 5, device=d), lambda d: fl.ones(2, 3, device=d),
         lambda d: fl.full((2,), 7, device=d), lambda d: fl.eye(3, device=d), lambda d: fl.tensor([1, 2], device=d),
     ):  # fmt: skip
-        compare(make(kit.name), make("cpu"), 1e-6, kit.name)
+        kit.compare(make(kit.name), make("cpu"), 1e-6)
 
 
 def check_memory(kit: Kit, result: Result) -> None:
@@ -327,7 +337,7 @@ def check_saving(kit: Kit, result: Result) -> None:
     x = fl.arange(6.0).reshape(2, 3)
     fl.save({"x": x.to(kit.name)}, file)
     file.seek(0)
-    compare(fl.load(file)["x"], x, 0, kit.name)
+    kit.compare(fl.load(file)["x"], x, 0)
     file.seek(0)
     assert fl.load(file, map_location="cpu")["x"].tolist() == x.tolist()
 
