@@ -132,6 +132,7 @@ _LAZY = {
             "per_channel_affine_float_qparams"
         ),
         "compiler": "compile",
+        "backends": "_register_device_module",
         "cuda": "OutOfMemoryError",
         "func": "vmap",
         "functional": "_assert",

@@ -63,7 +63,7 @@ def device_count() -> int:
     if _cuda().is_available():
         return int(_cuda().device_count())
     outside = _outside()
-    return int(outside.count) if outside is not None else 0
+    return int(outside.module.device_count()) if outside is not None else 0
 
 
 def current_accelerator(check_available: bool = False) -> Any:

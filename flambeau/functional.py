@@ -106,8 +106,8 @@ def broadcast_shapes(*shapes: Any) -> Any:
 
 
 def get_device_module(device: Any = None) -> Any:
-    """The module of a device's functions, such as `cpu`."""
-    kind = fl.device("cpu").type if device is None else fl.device(device).type
+    """The module of a device's functions, such as `cpu`; without a device that of the accelerator, if there is one."""
+    kind = (fl.accelerator.current_accelerator() or fl.device("cpu") if device is None else fl.device(device)).type
     module = getattr(fl, kind, None)
     if module is None:
         raise RuntimeError(f"[get_device_module] expected a device with a module, got {device!r}")

@@ -7,6 +7,7 @@
 
 #include "core/accelerator.h"
 #include "core/error.h"
+#include "core/private_use.h"
 
 namespace fl {
 
@@ -16,6 +17,13 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::vector<std::string> names{"cpu", "meta", "cuda"};
+  std::string private_use;
+
+  int find(const std::string& name) const {
+    const auto at = std::find(names.begin(), names.end(), name);
+    if (at != names.end()) return static_cast<int>(at - names.begin());
+    return name == "privateuseone" && !private_use.empty() ? find(private_use) : -1;
+  }
 };
 Registry& registry() {
   static Registry* r = new Registry;
@@ -40,6 +48,18 @@ DeviceType register_device(const std::string& name) {
   return static_cast<DeviceType>(r.names.size() - 1);
 }
 
+void name_private_use(const std::string& name) {
+  auto& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  r.private_use = name;
+}
+
+DeviceType private_use_type() {
+  auto& r = registry();
+  std::lock_guard<std::mutex> lock(r.mutex);
+  return static_cast<DeviceType>(std::max(r.find("privateuseone"), 0));
+}
+
 std::string to_string(Device d) {
   std::string s = device_type_name(d.type);
   if (d.index >= 0) s += ":" + std::to_string(d.index);
@@ -62,8 +82,7 @@ Device parse_device(const std::string& text) {
   const auto find = [&]() -> int {
     auto& r = registry();
     std::lock_guard<std::mutex> lock(r.mutex);
-    const auto at = std::find(r.names.begin(), r.names.end(), name);
-    return at == r.names.end() ? -1 : static_cast<int>(at - r.names.begin());
+    return r.find(name);
   };
   int type = find();
   if (type < 0 && load_device && load_device(name)) type = find();

@@ -6,6 +6,7 @@
 #include "core/accelerator.h"
 #include "core/allocator.h"
 #include "core/parallel.h"
+#include "core/private_use.h"
 #include "core/scalar_range.h"
 #include "cpu/engine/library.h"
 #include "ops/promotion.h"
@@ -419,16 +420,31 @@ DType from_dl_dtype(DLDataType t) {
        static_cast<int>(t.bits), " bits");
 }
 
-constexpr int kDlCpu = 1, kDlCuda = 2, kDlCudaHost = 3;  // kinds of devices
+constexpr int kDlCpu = 1, kDlCuda = 2, kDlCudaHost = 3, kDlOutside = 12;  // kinds of devices
+constexpr int kDlOutsideShift = 8;
 
+// DLPack has one kind for all devices from outside. Its number is the index for the device behind
+// PrivateUse1; the other devices add their type.
 DLDevice dl_device(Device d) {
-  FL_CHECK(d.type == DeviceType::CPU || d.type == DeviceType::CUDA,
-           "[to_dlpack] expected a tensor on cpu or cuda, got one on ", to_string(d));
-  return {d.type == DeviceType::CUDA ? kDlCuda : kDlCpu, d.type == DeviceType::CUDA ? d.index : 0};
+  FL_CHECK(d.type != DeviceType::Meta, "[to_dlpack] expected a tensor with memory, got one on ",
+           to_string(d));
+  if (d.type == DeviceType::CPU) return {kDlCpu, 0};
+  if (d.type == DeviceType::CUDA) return {kDlCuda, d.index};
+  const int type = d.type == private_use_type() ? 0 : static_cast<int>(d.type);
+  return {kDlOutside, type << kDlOutsideShift | std::max<int>(d.index, 0)};
+}
+Device outside_device(int32_t id) {
+  const int type = id >> kDlOutsideShift, index = id & ((1 << kDlOutsideShift) - 1);
+  const DeviceType found = type == 0 ? private_use_type() : static_cast<DeviceType>(type);
+  FL_CHECK(id >= 0 && index < 128 && found != DeviceType::CPU && type < kMaxDeviceTypes,
+           "[from_dlpack] expected memory of a device that is registered, got number ", static_cast<int>(id));
+  device_type_name(found);
+  return Device{found, static_cast<int8_t>(index == 0 ? -1 : index)};
 }
 Device from_dl_device(DLDevice d) {
   if (d.type == kDlCpu || d.type == kDlCudaHost) return Device{};
-  FL_CHECK(d.type == kDlCuda, "[from_dlpack] expected memory of the CPU or of CUDA, got device type ",
+  if (d.type == kDlOutside) return outside_device(d.id);
+  FL_CHECK(d.type == kDlCuda, "[from_dlpack] expected memory of a known device, got device type ",
            static_cast<int>(d.type));
   FL_CHECK(d.id < the_accelerator().device_count(), "[from_dlpack] expected one of ",
            static_cast<int64_t>(the_accelerator().device_count()), " devices, got ", static_cast<int>(d.id));
@@ -461,6 +477,13 @@ PyObject* to_dlpack(PyObject*, PyObject* o) {
         m->deleter(m);
       }
     });
+  });
+}
+
+PyObject* dlpack_device(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    const DLDevice device = dl_device(unwrap(o).device());
+    return Py_BuildValue("(ii)", device.type, device.id);
   });
 }
 
@@ -641,6 +664,7 @@ PyMethodDef interop_functions[] = {
     {"_from_pointer", from_pointer, METH_VARARGS, nullptr},
     {"_to_dlpack", to_dlpack, METH_O, nullptr},
     {"_from_dlpack", from_dlpack, METH_O, nullptr},
+    {"_dlpack_device", dlpack_device, METH_O, nullptr},
     {"get_default_dtype", get_default_dtype, METH_NOARGS, nullptr},
     {"set_default_dtype", set_default_dtype_, METH_O, nullptr},
     {"get_num_threads", get_threads, METH_NOARGS, nullptr},

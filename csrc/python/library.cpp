@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/allocator.h"
+#include "core/private_use.h"
 #include "dispatch/builtin.h"
 #include "dispatch/record_places.h"
 #include "dispatch/shared_key.h"
@@ -354,6 +355,14 @@ struct PythonAllocator {
   PyObject *allocate, *free;
 };
 
+PyObject* set_private_use_name(PyObject*, PyObject* name) {
+  // _name_private_use(name): `privateuseone` means this device from now on.
+  const char* text = PyUnicode_AsUTF8(name);
+  if (!text) return nullptr;
+  name_private_use(text);
+  Py_RETURN_NONE;
+}
+
 PyObject* register_device_type(PyObject*, PyObject* args) {
   // _register_device(name, allocate or None, free or None) -> dispatch key of the device
   const char* name;
@@ -491,6 +500,7 @@ PyMethodDef library_functions[] = {
     {"_local_keys", local_keys, METH_NOARGS, nullptr},
     {"_tensor_keys", tensor_keys, METH_O, nullptr},
     {"_register_device", register_device_type, METH_VARARGS, nullptr},
+    {"_name_private_use", set_private_use_name, METH_O, nullptr},
     {"_device_key", device_key, METH_O, nullptr},
     {}};
 

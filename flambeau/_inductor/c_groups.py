@@ -122,7 +122,9 @@ def _unclaimed(claims: frozenset[str]) -> dict[str, Callable[..., Any]]:
     from flambeau.ops import tags
     from flambeau.ops.rules import definition
 
-    kept = claims | tags.operators("random", "data_dependent", "mixed_devices", "copy", "fill", "view", "update")
+    kept = claims | tags.operators(
+        "random", "data_dependent", "mixed_devices", "copy", "fill", "view", "update", "sequence"
+    )
     return {name: function for name, function in definition.all().items() if name not in kept}
 
 

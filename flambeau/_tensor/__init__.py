@@ -415,9 +415,9 @@ def __dlpack__(
 
 @_method
 def __dlpack_device__(self: Tensor) -> tuple[int, int]:
-    if self.device.type not in ("cpu", "cuda"):
-        raise ValueError(f"[dlpack] expected a tensor on cpu or cuda, got one on {self.device}")
-    return (_DLPACK_CUDA, self.device.index or 0) if self.is_cuda else (_DLPACK_CPU, 0)
+    if self.is_meta:
+        raise ValueError(f"[dlpack] expected a tensor with memory, got one on {self.device}")
+    return _C._dlpack_device(self)
 
 
 def _cuda_array_interface(self: Tensor) -> dict[str, Any]:

@@ -75,14 +75,20 @@ def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 @_method
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    if not fl.cuda.is_available():
-        raise RuntimeError("[pin_memory] expected an accelerator, got none on this machine")
-    return fl._C._pin_memory(self)
+    if fl.cuda.is_available():
+        return fl._C._pin_memory(self)
+    from flambeau.backends import pinned
+
+    return pinned.pin(self, device)
 
 
 @_method
 def is_pinned(self: Tensor, device: Any = None) -> bool:
-    return fl._C._is_pinned(self)
+    if fl.cuda.is_available() or fl.accelerator.current_accelerator() is None:
+        return fl._C._is_pinned(self)
+    from flambeau.backends import pinned
+
+    return pinned.is_pinned(self, device)
 
 
 @_method

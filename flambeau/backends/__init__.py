@@ -85,6 +85,8 @@ def register_device(
     synchronize: Callable[[], None] | None = None,
     accelerator: bool | None = None,
     lacks: Mapping[str, str] | None = None,
+    pin: Callable[[int, int], None] | None = None,
+    unpin: Callable[[int, int], None] | None = None,
     module: Any = None,
 ) -> RegisteredDevice:
     """Register a device type; tensors are then made with device=name.
@@ -107,6 +109,7 @@ def register_device(
     dtypes         what kernels compute with; None for all.
     accelerator    `flambeau.accelerator` speaks of it on machines without CUDA; by default where it has memory of its own.
     lacks          patterns of operators that the device cannot have, with the reason: `flambeau device-check` lists them.
+    pin, unpin     (address, bytes): lock host memory for quick copies and let it go, for `Tensor.pin_memory`.
     count, synchronize, module   number of devices, what waits for them, and the module `flambeau.<name>` if not a derived one.
     """
     if (allocate is None) != (free is None):
@@ -115,7 +118,7 @@ def register_device(
     properties = {
         "host_readable": allocate is None if host_readable is None else host_readable,
         "dtypes": None if dtypes is None else frozenset(dtypes), "count": count, "synchronize": synchronize,
-        "lacks": lacks, "accelerator": allocate is not None if accelerator is None else accelerator,
+        "lacks": lacks, "pin": pin, "unpin": unpin, "accelerator": allocate is not None if accelerator is None else accelerator,
     }  # fmt: skip
     device = RegisteredDevice(name, key, host_fallback, **properties)
     registered[name] = device
@@ -155,6 +158,7 @@ def rename_privateuse1_backend(name: str) -> None:
         )
     _private_name = name
     private_use_key()
+    _C._name_private_use(name)
     registered[name].accelerator = True
 
 
@@ -167,6 +171,25 @@ def private_use_key() -> int:
 
 def private_use_name() -> str:
     return _private_name
+
+
+def _register_device_module(device_type: Any, module: Any) -> None:
+    """Makes a module the runtime module `flambeau.<name>` of a registered device; what it lacks is derived."""
+    import flambeau as fl
+
+    name = fl.device(device_type).type
+    if name not in registered:
+        raise RuntimeError(f"[_register_device_module] expected a device from outside, got {name!r}")
+    if name in _modules:
+        raise RuntimeError(
+            f"[_register_device_module] expected one module for {name!r}, got another after {_modules[name]}"
+        )
+    _modules[name] = module
+    delattr(fl, name)
+    derived.make_module(registered[name], module)
+
+
+_modules: dict[str, Any] = {}
 
 
 # ---------------------------------------------------------------------------------------------- switches

@@ -37,6 +37,9 @@ class RegisteredDevice:
         self.lacks: dict[str, str] = dict(
             properties.get("lacks") or {}
         )  # patterns of operators it cannot have, and why
+        self.pin: Callable[[int, int], None] | None = properties.get("pin")
+        self.unpin: Callable[[int, int], None] | None = properties.get("unpin")
+        self.pinned: dict[int, int] = {}  # addresses of locked host memory, and how many bytes
         self.copy: Kernel | None = None
         self.printer: Any = None
         self.module: Any = None

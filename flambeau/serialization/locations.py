@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau
+from flambeau.serialization.pickler import location_tag as pickled_tag
 from flambeau.storage import UntypedStorage
 
 _packages: list[tuple[int, Callable[[Any], str | None], Callable[[Any, str], Any]]] = []
@@ -22,7 +23,7 @@ def location_tag(storage: Any) -> str:
     for _, tagger, _ in _packages:
         if (tag := tagger(storage)) is not None:
             return tag
-    return str(storage.device)
+    return pickled_tag(storage)
 
 
 def default_restore_location(storage: UntypedStorage, location: str) -> UntypedStorage:
@@ -42,11 +43,19 @@ def default_restore_location(storage: UntypedStorage, location: str) -> UntypedS
         )
     try:
         device = flambeau.device(location)
+        if device.index == 0 and kind != "cuda":
+            device = flambeau.device(kind)  # tensors on the first device of a kind from outside have no index
     except RuntimeError as error:
         raise RuntimeError(
             f"[load] expected a known device for a storage, got {location!r}; use map_location to choose another one"
         ) from error
     return storage.to(device=device)
+
+
+def _mapped(names: dict[str, str], location: str) -> str:
+    """What the name of a kind means for its first device."""
+    kind, _, index = location.partition(":")
+    return names.get(kind, location) if index == "0" else location
 
 
 def restorer(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStorage]:
@@ -55,7 +64,9 @@ def restorer(map_location: Any) -> Callable[[UntypedStorage, str], UntypedStorag
         return default_restore_location
     if isinstance(map_location, dict):
         names = {str(key): str(value) for key, value in map_location.items()}
-        return lambda storage, location: default_restore_location(storage, names.get(location, location))
+        return lambda storage, location: default_restore_location(
+            storage, names.get(location, _mapped(names, location))
+        )
     if isinstance(map_location, (str, flambeau.device)):
         place = str(map_location)
         return lambda storage, location: default_restore_location(storage, place)

@@ -31,7 +31,10 @@ def torch_name(module: str, name: str) -> tuple[str, str]:
 
 def location_tag(storage: Any) -> str:
     """The place of a storage, as checkpoints record it."""
-    return str(storage.device)
+    device = storage.device
+    if device.type in ("cpu", "meta", "cuda") or device.index is not None:
+        return str(device)
+    return f"{device.type}:0"
 
 
 class CheckpointPickler(pickle._Pickler):

@@ -63,3 +63,15 @@ def test_training_eager_and_compiled():
     eager, before = device.launches - before, device.launches
     assert losses("opencl", True) == pytest.approx(want, abs=1e-4)
     assert device.launches - before < eager and device.host_calls == host_calls
+
+
+def test_convolutions_and_pooling_are_compiled(caplog):
+    fl.manual_seed(0)
+    model = fl.nn.Sequential(fl.nn.Conv2d(1, 2, 3), fl.nn.ReLU(), fl.nn.MaxPool2d(2), fl.nn.Flatten(), fl.nn.Linear(8, 3))
+    x = fl.randn(2, 1, 6, 6)
+    want = model(x).square().mean()
+    model, x = model.to("opencl"), x.to("opencl")
+    got = fl.compile(lambda x: model(x).square().mean())(x)
+    got.backward()
+    assert got.item() == pytest.approx(want.item(), abs=1e-5)
+    assert not [r for r in caplog.records if "operator by operator" in r.message]

@@ -236,7 +236,7 @@ class _BaseDataLoaderIter:
         self._num_workers = loader.num_workers
         self._timeout = loader.timeout
         self._collate_fn = loader.collate_fn
-        self._pin_memory = loader.pin_memory and flambeau.cuda.is_available()
+        self._pin_memory = loader.pin_memory and flambeau.accelerator.is_available()
         if loader.pin_memory and not self._pin_memory:
             warnings.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be "
