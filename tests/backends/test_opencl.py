@@ -67,7 +67,9 @@ def test_training_eager_and_compiled():
 
 def test_convolutions_and_pooling_are_compiled(caplog):
     fl.manual_seed(0)
-    model = fl.nn.Sequential(fl.nn.Conv2d(1, 2, 3), fl.nn.ReLU(), fl.nn.MaxPool2d(2), fl.nn.Flatten(), fl.nn.Linear(8, 3))
+    model = fl.nn.Sequential(
+        fl.nn.Conv2d(1, 2, 3), fl.nn.ReLU(), fl.nn.MaxPool2d(2), fl.nn.Flatten(), fl.nn.Linear(8, 3)
+    )
     x = fl.randn(2, 1, 6, 6)
     want = model(x).square().mean()
     model, x = model.to("opencl"), x.to("opencl")
