@@ -47,6 +47,7 @@ RENAMED = {
     "ao.nn.quantized.modules.batchnorm": "ao.nn.quantized.modules.normalization",
     "ao.nn.quantized.modules.dropout": "ao.nn.quantized.modules.activation",
     "ao.nn.quantized.modules.utils": "ao.nn.quantized.modules.base",
+    "ao.quantization.fx._decomposed": "ao.quantization.graphs.decomposed",
     "autograd.profiler_legacy": "autograd.profiler",
     "autograd.profiler_util": "profiler",
     "autograd.variable": "autograd",

@@ -18,8 +18,6 @@ _ROCM = "ROCm is not supported"
 _GPU = "this part of CUDA is not written"
 
 _FSDP = "DataParallelMeshDims FlatParameter"
-_QUANT_NAMES = "QConfigMapping get_default_qconfig_mapping get_default_qat_qconfig_mapping"
-_QUANT_FX = "convert_fx prepare_fx prepare_qat_fx fuse_fx convert_to_reference_fx"
 _CHECKPOINT = "distributed.checkpoint"
 
 TABLE: dict[str, tuple[str, str]] = {
@@ -78,12 +76,6 @@ TABLE: dict[str, tuple[str, str]] = {
     # ------------------------------------------------------------------------------------------ quantization, dtypes
     "ao.nn.quantized": (_QUANT, "LSTM MultiheadAttention"),
     "ao.pruning": ("pruning schedules are not written", "WeightNormSparsifier BaseSparsifier"),
-    "ao.quantization": (_QUANT, _QUANT_NAMES),
-    "ao.quantization.fx": (_QUANT, ""),
-    "ao.quantization.qconfig_mapping": (_QUANT, "QConfigMapping"),
-    "ao.quantization.quantize_fx": (_QUANT, _QUANT_FX),
-    "quantization": (_QUANT, _QUANT_NAMES),
-    "quantization.quantize_fx": (_QUANT, _QUANT_FX),
     # ------------------------------------------------------------------------------------------ several processes
     "distributed._shard": ("", ""),
     "distributed._shard.sharded_tensor": (_SHARD, "ShardedTensor ShardMetadata"),

@@ -195,6 +195,7 @@ tag(
     "convolution",
 )
 tag("core", "convolution")
+tag("integer_product", "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
 tag("recomputable", "_convolution _convolution_packed conv2d convolution")
 autocast("lower", "_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d")
 node("ConvolutionBackward0", "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")

@@ -407,6 +407,8 @@ tag(
     "nn_selu nn_sigmoid nn_silu nn_softsign nn_tanh nn_tanhshrink nn_threshold",
 )
 tag("keeps_zero", "relu")
+tag("after_product", "relu relu6 hardtanh gelu silu hardswish leaky_relu")
+tag("clips", "relu relu6 hardtanh")
 tag(
     "piecewise_linear",
     "hardtanh leaky_relu nn_hardtanh nn_leaky_relu nn_prelu nn_relu6 nn_threshold prelu relu6 threshold",

@@ -488,6 +488,7 @@ def cdist(
 
 tag("core", "addmm bmm mm")
 tag("variadic", "chain_matmul")
+tag("integer_product", "linear")
 tag("matmul", "_product_pitched _product_widened addmm baddbmm bmm linear matmul mm")
 tag("recomputable", "_product_packed _product_pitched _product_widened addmm baddbmm bmm linear matmul mm")
 tag("rowwise", "bmm linalg_matmul linear matmul")

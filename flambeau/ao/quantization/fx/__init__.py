@@ -1,0 +1,1 @@
+"""Quantization of traced models: fusion, annotations from configurations, and quantized layers in place of pairs."""
