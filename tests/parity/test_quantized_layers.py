@@ -225,3 +225,70 @@ def test_names_are_there():
         later = {"LSTM", "MultiheadAttention"} if path == "nn.quantized" else set()
         public = [n for n in dir(reference) if not n.startswith("_") and n not in later]
         assert not [n for n in public if not hasattr(own, n) and isinstance(getattr(reference, n), type)]
+
+
+class Block:
+    """A model with what graph modes have to find: fusions, a sum, pooling, a fixed grid."""
+
+    def __new__(cls, lib):
+        nn = lib.nn
+
+        class Network(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.norm, self.relu = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()
+                self.second, self.norm2 = nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+                self.pool, self.last = nn.MaxPool2d(2), nn.Linear(128, 6)
+
+            def forward(self, x):
+                x = self.relu(self.norm(self.first(x)))
+                x = lib.nn.functional.relu(self.norm2(self.second(x)) + x)
+                return self.last(lib.flatten(self.pool(x), 1))
+
+        return Network()
+
+
+def graph_models(training):
+    torch.manual_seed(0)
+    state = Block(torch).state_dict()
+    for lib, quantization in ((torch, theirs), (fl, ours)):
+        model = Block(lib)
+        model.load_state_dict({key: lib.tensor(value.numpy()) for key, value in state.items()})
+        mode = importlib.import_module(f"{'torch' if lib is torch else 'flambeau'}.ao.quantization.quantize_fx")
+        yield lib, quantization, mode, model.train() if training else model.eval()
+
+
+def test_traced_models_are_quantized_alike():
+    results = []
+    for lib, quantization, mode, model in graph_models(False):
+        inputs = [lib.from_numpy(values((4, 3, 8, 8), seed)) for seed in range(3)]
+        prepared = mode.prepare_fx(model, quantization.get_default_qconfig_mapping("x86"), (inputs[0],))
+        for x in inputs:
+            prepared(x)
+        small = mode.convert_fx(prepared)
+        results.append(
+            (type(small.first).__name__, type(small.last).__name__, small.last.scale, small(inputs[1]).detach().numpy())
+        )
+    (first, last, scale, want), (own_first, own_last, own_scale, got) = results
+    assert (first, last) == (own_first, own_last) == ("ConvReLU2d", "Linear")
+    assert abs(scale - own_scale) < 0.02 * scale and np.abs(want - got).max() <= 2.01 * scale
+
+
+def test_traced_models_are_trained_alike():
+    results = []
+    for lib, quantization, mode, model in graph_models(True):
+        inputs = [lib.from_numpy(values((4, 3, 8, 8), seed)) for seed in range(3)]
+        prepared = mode.prepare_qat_fx(model, quantization.get_default_qat_qconfig_mapping("x86"), (inputs[0],))
+        optimizer = lib.optim.SGD(prepared.parameters(), lr=0.01)
+        losses = []
+        for x in inputs:
+            loss = (prepared(x) - 0.5).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        small = mode.convert_fx(prepared.eval())
+        results.append((losses, small.last.scale, small(inputs[1]).detach().numpy()))
+    (losses, scale, want), (own_losses, _, got) = results
+    np.testing.assert_allclose(own_losses, losses, rtol=0.02)
+    assert np.abs(want - got).max() <= 3.01 * scale

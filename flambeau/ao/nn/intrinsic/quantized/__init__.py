@@ -33,7 +33,7 @@ class _LinearThen(quantized.Linear):
 
     def forward(self, x: Any) -> QuantizedTensor:
         x = self._input(x)
-        values = fl._ops._quantized_linear(
+        values = fl._ops._int8_linear(
             x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, 1.0, 0, None
         )
         return self._quantized(self.after(values), x.dtype)
@@ -106,7 +106,7 @@ class ConvAdd2d(quantized.Conv2d):
     def forward(self, input: Any, extra_input: Any) -> QuantizedTensor:  # type: ignore[override]
         x = self._input(input)
         integers, padding = self._padded(x.int_repr())
-        result = fl._ops._quantized_conv(
+        result = fl._ops._int8_convolution(
             integers, x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, self.stride, padding, self.dilation,
             self.groups, self.scale, self.zero_point, integers.dtype, self.post_op, extra_input.dequantize(),
         )  # fmt: skip

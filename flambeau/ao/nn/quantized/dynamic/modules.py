@@ -27,6 +27,8 @@ __all__ = [
 class _Weights(Module):
     """A matrix in eight bits, or in half precision, with its bias."""
 
+    _packed: tuple[Tensor, int, Tensor] | None = None  # the weight, its version, and the weight as the kernel reads it
+
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: Any, observer: Any = None) -> None:
         super().__init__()
         self.dtype = dtype
@@ -53,7 +55,10 @@ class _Weights(Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.dtype is fl.float16:
             return fl.nn.functional.linear(x, self.weight.float(), self.bias)
-        return _ops._quantized_linear_dynamic(x, self.weight, self.scale, self.zero_point, self.bias)
+        if self._packed is None or self._packed[0] is not self.weight or self._packed[1] != self.weight._version:
+            self._packed = self.weight, self.weight._version, _ops._int8_pack(self.weight)
+        zero_points = self.zero_point if bool(self.zero_point.any()) else None
+        return _ops._int8_linear_dynamic(x, self.weight, self._packed[2], self.scale, zero_points, self.bias)
 
 
 class _Shown(Module):
@@ -105,7 +110,7 @@ class Linear(quantized.Linear):
         if self.dtype is fl.float16:
             values = fl.nn.functional.linear(x, self._weight.float(), self._bias)
             return values.relu() if self.post_op == "relu" else values
-        return _ops._quantized_linear_dynamic(x, *self.operands(), self._bias, True, self.post_op)
+        return _ops._int8_linear_dynamic(x, *self.operands(), self._bias, True, False, self.post_op)
 
     def _get_name(self) -> str:
         return "DynamicQuantizedLinear"
@@ -124,7 +129,7 @@ def _dynamic_convolution(kind: Any) -> Any:
             convolve = getattr(fl.nn.functional, f"conv_transpose{self.ndim}d")
             settings = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
             return convolve(x.dequantize(), self.weight().dequantize(), self._bias, *settings)  # type: ignore[no-any-return]
-        return _ops._quantized_conv(
+        return _ops._int8_convolution(
             x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, self.stride, self.padding,
             self.dilation, self.groups, 1.0, 0, None, self.post_op,
         )  # fmt: skip

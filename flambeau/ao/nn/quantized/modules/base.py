@@ -88,7 +88,7 @@ class WeightedQuantizedModule(OnGrid):
     post_op = "none"
     _weight: Any = None
     _bias: Any = None
-    _operands: tuple[Tensor, ...] | None = None  # what `operands` returned for the present weight
+    _operands: tuple[Any, ...] | None = None  # what `operands` returned for the present weight
 
     def set_weight_bias(self, w: QuantizedTensor | None, b: Tensor | None) -> None:
         """Gives the layer its weight and bias."""
@@ -105,15 +105,20 @@ class WeightedQuantizedModule(OnGrid):
     def bias(self) -> Tensor | None:
         return self._bias
 
-    def operands(self) -> tuple[Tensor, ...]:
-        """Integers, scales and zero points of the weight, as the operators take them."""
+    def packed(self, weight: Tensor) -> Tensor:
+        """The weight as the kernel of the layer reads it."""
+        raise TypeError(f"[{type(self).__name__}] expected a layer, got a base class")
+
+    def operands(self) -> tuple[Any, ...]:
+        """Integers of the weight, the same as the kernel reads them, scales and zero points: as the operators take them."""
         if self._operands is None:
             if self._weight is None:
                 raise RuntimeError(f"[{self._get_name()}] expected a layer with a weight, got one without")
             grid = self._weight._grid
             scales = fl.as_tensor(grid.scale, dtype=fl.float32).reshape(-1)
             zero_points = fl.as_tensor(grid.zero_point).to(fl.int32).reshape(-1)
-            self._operands = self._weight.int_repr(), scales, zero_points
+            integers = self._weight.int_repr()
+            self._operands = integers, self.packed(integers), scales, zero_points if bool(zero_points.any()) else None
         return self._operands
 
     def _input(self, x: Any) -> QuantizedTensor:

@@ -48,10 +48,13 @@ class _ConvNd(WeightedQuantizedModule):
             layer.groups, layer.bias is not None, layer.padding_mode,
         )  # fmt: skip
 
+    def packed(self, weight: Tensor) -> Tensor:
+        return _ops._int8_convolution_pack(weight, self.groups)  # type: ignore[no-any-return]
+
     def forward(self, input: Any) -> QuantizedTensor:
         x = self._input(input)
         integers, padding = self._padded(x.int_repr())
-        result = _ops._quantized_conv(
+        result = _ops._int8_convolution(
             integers, x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, self.stride, padding, self.dilation,
             self.groups, self.scale, self.zero_point, integers.dtype, self.post_op,
         )  # fmt: skip
@@ -123,6 +126,9 @@ class _ConvTransposeNd(_ConvNd):
     """What transposed convolutions share. Sums of products are exact, as in the operators of the others."""
 
     transposed = True
+
+    def packed(self, weight: Tensor) -> Tensor:
+        return weight
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,

@@ -86,9 +86,12 @@ class Linear(WeightedQuantizedModule):
     def _like(cls, layer: Any) -> Linear:
         return cls(layer.in_features, layer.out_features, layer.bias is not None)
 
+    def packed(self, weight: Tensor) -> Tensor:
+        return _ops._int8_pack(weight)  # type: ignore[no-any-return]
+
     def forward(self, x: Any) -> QuantizedTensor:
         x = self._input(x)
-        integers = _ops._quantized_linear(
+        integers = _ops._int8_linear(
             x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, self.scale, self.zero_point,
             x.int_repr().dtype, self.post_op,
         )  # fmt: skip
