@@ -21,8 +21,6 @@ from flambeau.jit._aten_forms import FORMS
 from flambeau.jit._ir import Node
 from flambeau.jit._schemas import Signature
 
-_REDUCTIONS = ("none", "mean", "sum")
-
 
 def _math(name: str) -> Callable[[Any], Any]:
     real, imaginary = getattr(math, name), getattr(cmath, name, None)
@@ -301,49 +299,8 @@ def _tolist(tensor: Any, dims: int, kind: int) -> Any:
     return tensor.tolist()
 
 
-def _reduced(name: str) -> Callable[..., Any]:
-    """A loss of `nn.functional`, whose reduction is a number in signatures."""
-
-    def call(signature: Signature, *args: Any) -> Any:
-        from flambeau.nn import functional
-
-        named = {a.name: v for a, v in zip(signature.arguments, args)}
-        reduction = _REDUCTIONS[named.pop("reduction", 1)]
-        named["input"] = named.pop("self") if "self" in named else named.pop("input")
-        return getattr(functional, name)(**named, reduction=reduction)
-
-    call._takes_signature = True  # type: ignore[attr-defined]
-    return call
 
 
-def _convolution(
-    x: Any,
-    w: Any,
-    b: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: int,
-    *rest: Any,
-) -> Any:
-    return flambeau.ops.aten.convolution(x, w, b, stride, padding, dilation, transposed, output_padding, groups)
-
-
-def _pooled(name: str) -> Callable[..., Any]:
-    """Pooling, whose empty stride stands for the kernel size."""
-    packet = getattr(_ops.namespace("aten"), name)
-
-    def call(x: Any, kernel: Any, stride: Any = None, *rest: Any) -> Any:
-        return packet(x, kernel, stride or None, *rest)
-
-    return call
-
-
-def _with_reduction_numbers(name: str) -> Callable[..., Any]:
-    packet = getattr(_ops.namespace("aten"), name)
-    return lambda *args: packet(*args)
 
 
 def _wait(future: Any) -> Any:
@@ -356,30 +313,11 @@ def _unwrap(value: Any) -> Any:
     return value
 
 
-def _embedding_bag(*args: Any) -> Any:
-    return tuple(flambeau.ops.aten.embedding_bag(*args))
-
-
-def _einsum(equation: str, tensors: Any, path: Any = None) -> Any:
-    return flambeau.einsum(equation, tensors)
 
 
 def _backward(tensor: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False) -> None:
     tensor.backward(gradient, retain_graph, create_graph)
 
-
-def _interpolate(
-    x: Any,
-    size: Any = None,
-    scale: Any = None,
-    mode: str = "nearest",
-    align: Any = None,
-    recompute: Any = None,
-    antialias: bool = False,
-) -> Any:
-    from flambeau.nn import functional
-
-    return functional.interpolate(x, size, scale, mode, align, recompute, antialias)
 
 
 def _list_max(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -393,54 +331,18 @@ ADAPTED: dict[str, Callable[..., Any]] = {
     "aten::len": len, "aten::dim": lambda x: x.dim(), "aten::numel": lambda x: x.numel(), "prim::dtype": lambda x: V.scalar_code(x.dtype), "prim::device": lambda x: x.device,
     "prim::layout": lambda x: V.layout_code(x.layout), "prim::requires_grad": lambda x: x.requires_grad, "prim::grad": lambda x: x.grad, "prim::data": lambda x: x.detach(), "aten::data": lambda x: x.detach(),
     "prim::type": lambda d: d.type, "prim::index": lambda d: d.index, "prim::itemsize": lambda x: x.itemsize, "prim::nbytes": lambda x: x.nbytes, "prim::name": lambda x: x.name,
-    "aten::numpy_T": lambda x: x.T, "aten::matrix_H": lambda x: x.H, "aten::mT": lambda x: x.mT, "aten::mH": lambda x: x.mH, "aten::is_leaf": lambda x: x.is_leaf, "aten::output_nr": lambda x: x.output_nr, "aten::retains_grad": lambda x: x.retains_grad,
+    "aten::is_leaf": lambda x: x.is_leaf, "aten::output_nr": lambda x: x.output_nr, "aten::retains_grad": lambda x: x.retains_grad,
     "prim::NumToTensor": lambda x: flambeau.tensor(x), "prim::max": _list_max(max), "prim::min": _list_max(min), "prim::abs": abs, "prim::rangelist": lambda n: list(range(n)), "prim::id": id, "prim::StringIndex": _getitem, "prim::IfThenElse": lambda c, a, b: a if c else b,
-    "aten::_convolution": _convolution, "aten::max_pool1d": _pooled("max_pool1d"), "aten::max_pool2d": _pooled("max_pool2d"), "aten::max_pool3d": _pooled("max_pool3d"), "aten::avg_pool1d": _pooled("avg_pool1d"), "aten::avg_pool2d": _pooled("avg_pool2d"), "aten::avg_pool3d": _pooled("avg_pool3d"),
-    "aten::wait": _wait, "aten::_unwrap_optional": _unwrap, "prim::unchecked_unwrap_optional": _unwrap, "aten::einsum": _einsum, "aten::__interpolate": _interpolate, "aten::backward": _backward, "aten::requires_grad_": lambda x, flag=True: x.requires_grad_(flag), "aten::is_floating_point": lambda x: x.is_floating_point(),
-    "aten::is_contiguous": lambda x, *f: x.is_contiguous(), "aten::storage_offset": lambda x: x.storage_offset(), "aten::element_size": lambda x: x.element_size(), "aten::cuda": lambda x: x.cuda(), "aten::cpu": lambda x: x.cpu(), "aten::is_signed": lambda x: x.is_signed(), "aten::_shape_as_tensor": lambda x: flambeau.tensor(list(x.shape)),
+    "aten::wait": _wait, "aten::_unwrap_optional": _unwrap, "prim::unchecked_unwrap_optional": _unwrap, "aten::backward": _backward, "aten::requires_grad_": lambda x, flag=True: x.requires_grad_(flag), "aten::is_floating_point": lambda x: x.is_floating_point(),
+    "aten::is_contiguous": lambda x, *f: x.is_contiguous(), "aten::storage_offset": lambda x: x.storage_offset(), "aten::element_size": lambda x: x.element_size(), "aten::cuda": lambda x: x.cuda(), "aten::cpu": lambda x: x.cpu(), "aten::is_signed": lambda x: x.is_signed(),
     "aten::_size_if_not_equal": lambda a, b: None if a == b else a, "aten::broadcast_shapes": lambda *s: list(flambeau.broadcast_shapes(*s)), "aten::_infer_size": lambda a, b: list(flambeau.broadcast_shapes(a, b)), "aten::is_non_overlapping_and_dense": lambda x: x.is_contiguous(), "aten::result_type": lambda a, b: V.scalar_code(flambeau.result_type(a, b)), "aten::promote_types": lambda a, b: V.scalar_code(flambeau.promote_types(V.dtype_of(a), V.dtype_of(b))), "aten::can_cast": lambda a, b: flambeau.can_cast(V.dtype_of(a), V.dtype_of(b)), "aten::is_conj": lambda x: x.is_conj(), "aten::is_neg": lambda x: x.is_neg(), "aten::is_set_to": lambda a, b: a.is_set_to(b), "aten::set_data": lambda a, b: setattr(a, "data", b),
     "aten::_no_grad_fill_": lambda x, v: x.detach().fill_(v), "aten::_no_grad_zero_": lambda x: x.detach().zero_(), "aten::_no_grad_uniform_": lambda x, a, b, g=None: x.detach().uniform_(a, b), "aten::_no_grad_normal_": lambda x, m, s, g=None: x.detach().normal_(m, s), "aten::to.dtype_layout": _to_layout,
     "prim::tolist": _tolist, "aten::detach_": lambda x: x.detach_(), "aten::copy_": lambda x, y, b=False: x.copy_(y), "aten::get_device": lambda x: x.get_device(), "aten::type_as": lambda x, o: x.type_as(o), "aten::pin_memory": lambda x, d=None: x.pin_memory(), "aten::is_pinned": lambda x, d=None: x.is_pinned(),
 }  # fmt: skip
-for _name in (
-    "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div soft_margin_loss "
-    "poisson_nll_loss multi_margin_loss multilabel_margin_loss"
-).split():
-    ADAPTED[f"aten::{_name}"] = _reduced(_name)
 for _name in "is_cuda is_cpu is_xla is_xpu is_sparse is_sparse_csr is_mkldnn is_mps is_mtia is_quantized is_meta is_ipu is_nested is_vulkan is_maia".split():
     ADAPTED[f"prim::{_name}"] = (lambda name: lambda x: bool(getattr(x, name, False)))(_name)
 
 
-def _reduction_losses() -> None:
-    def loss(function: str, order: str) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
-            from flambeau.nn import functional
-
-            named = dict(zip(order.split(), args))
-            named["reduction"] = _REDUCTIONS[named.get("reduction", 1)]
-            return getattr(functional, function)(**named)
-
-        return call
-
-    for name, function, order in (
-        ("nll_loss", "nll_loss", "input target weight reduction ignore_index"),
-        ("nll_loss_nd", "nll_loss", "input target weight reduction ignore_index"),
-        ("nll_loss2d", "nll_loss", "input target weight reduction ignore_index"),
-        ("cross_entropy_loss", "cross_entropy", "input target weight reduction ignore_index label_smoothing"),
-        ("margin_ranking_loss", "margin_ranking_loss", "input1 input2 target margin reduction"),
-        ("cosine_embedding_loss", "cosine_embedding_loss", "input1 input2 target margin reduction"),
-        ("hinge_embedding_loss", "hinge_embedding_loss", "input target margin reduction"),
-        ("triplet_margin_loss", "triplet_margin_loss", "anchor positive negative margin p eps swap reduction"),
-        ("ctc_loss", "ctc_loss", "log_probs targets input_lengths target_lengths blank reduction zero_infinity"),
-        ("poisson_nll_loss", "poisson_nll_loss", "input target log_input full eps reduction"),
-        ("smooth_l1_loss", "smooth_l1_loss", "input target reduction beta"),
-        ("huber_loss", "huber_loss", "input target reduction delta"),
-        ("multi_margin_loss", "multi_margin_loss", "input target p margin weight reduction"),
-    ):
-        ADAPTED[f"aten::{name}"] = loss(function, order)
-
-
-_reduction_losses()
 
 
 # ---------------------------------------------------------------------------------------------- choice
@@ -531,16 +433,16 @@ def _as_int(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def adapted_implementation(node: Node) -> Callable[..., Any] | None:
-    signature = node.call if isinstance(node.call, Signature) else None
+    """The function for an operator whose arguments differ here."""
     if node._kind == "aten::to":
-        return _to_layout if signature is not None and signature.overload_name == "dtype_layout" else _to
-    found = ADAPTED.get(node._kind)
-    if found is None and node._kind.startswith("aten::"):
-        found = FORMS.get(node._kind[6:])
-    if found is not None and getattr(found, "_takes_signature", False):
-        inner = found
-        return lambda *args: inner(signature, *args)
-    return found
+        layout = isinstance(node.call, Signature) and node.call.overload_name == "dtype_layout"
+        return _to_layout if layout else _to
+    return ADAPTED.get(node._kind)
+
+
+def form(node: Node) -> Callable[..., Any] | None:
+    """The function of this library that stands for an operator of ATen."""
+    return FORMS.get(node._kind[6:]) if node._kind.startswith("aten::") else None
 
 
 def tensor_callable(kind: str) -> Callable[..., Any]:

@@ -122,7 +122,16 @@ class Lowering:
         if function is not None:
             self.assign(node, depth, f"{self.bind(function, name)}({', '.join(inputs)})")
             return
+        function = _builtins.form(node)
+        if function is not None:
+            self.assign(node, depth, f"{self.bind(function, name)}({', '.join(self._form_arguments(node))})")
+            return
         self._tensor_operator(node, depth, name)
+
+    def _form_arguments(self, node: Node) -> list[str]:
+        formals = node.call.arguments if isinstance(node.call, Signature) else []
+        padded = [*formals, *[None] * (len(node._inputs) - len(formals))]
+        return [self._argument(value, formal) for value, formal in zip(node._inputs, padded)]
 
     def _tensor_operator(self, node: Node, depth: int, name: str) -> None:
         """A call of the dispatcher, without the arguments that are defaults."""
