@@ -633,6 +633,8 @@ def main() -> None:
     import generate_definitions
 
     functions = [place for r in records for place in (definition_place(r), vjp_parameters(r)[:2]) if place[0]]
+    forms = generate_definitions.module_of("flambeau.jit._aten_forms")
+    functions += [(forms.name, name) for name in forms.members if name.startswith("aten_")]
     generate_definitions.generate(functions, args.out)
     if args.cuda:
         import generate_cuda

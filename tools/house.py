@@ -33,6 +33,7 @@ NATIVE_LAYERS = {
     "compiled": ("core", "dispatch", "autograd", "ops"),
     "definitions": ("core", "dispatch", "autograd", "ops"),
     "runtime": ("core", "dispatch", "autograd", "ops", "compiled", "definitions"),
+    "script": ("core", "dispatch", "autograd", "ops", "definitions", "runtime"),
     "lazy": ("core", "dispatch", "autograd", "ops"),
     "distributed": ("core", "dispatch", "autograd", "ops"),
     "gloo": ("distributed",),

@@ -656,7 +656,7 @@ Object attribute(const Object& o, const std::string& name) {
     for (size_t i = 0; i < o.heap->names.size(); ++i)
       if (o.heap->names[i] == name) return o.items()[i];
   const auto found = methods().find(name);
-  FL_CHECK_KIND(found != methods().end(), NotImplemented, "[definition] expected an attribute of ",
+  FL_CHECK_KIND(found != methods().end() && o.heap, NotImplemented, "[definition] expected an attribute of ",
                 type_name(o), ", got ", name);
   return Object::native(
       [o, method = found->second](const Objects& a, const Keywords&) { return method(o, a); });
@@ -684,8 +684,10 @@ Object find_global(const std::string& module, const std::string& name) {
   }
   if (module == "collections" || module == "typing")
     return Object::class_named(name.substr(name.rfind('.') + 1));
-  if (module == "flambeau._ops")
-    if (const Packet* packet = find_operator(name)) return of_packet(packet);
+  if (module == "flambeau._ops" || module == "flambeau.ops") {
+    const bool in_space = name.rfind("aten.", 0) == 0;  // flambeau.ops.aten.NAME
+    if (const Packet* packet = find_operator(in_space ? name.substr(5) : name)) return of_packet(packet);
+  }
   if (module == "flambeau" || module == "flambeau._C" || module == "flambeau.types") {
     if (classes().count(name) && name != "int" && name != "float" && name != "bool")
       return Object::class_named(name);

@@ -5,6 +5,11 @@
 
 namespace fl::definitions {
 
+const Heap& Object::nothing() {
+  static const Heap empty;
+  return empty;
+}
+
 Scalar Object::scalar() const {
   switch (type) {
     case Type::Bool:

@@ -115,8 +115,9 @@ struct Object {
   bool is_integer() const { return type == Type::Int || type == Type::Bool; }
   bool is_number() const { return type >= Type::Bool && type <= Type::Complex; }
   bool is_sequence() const { return type == Type::List || type == Type::Tuple; }
-  const std::string& text() const { return heap->text; }
-  const Objects& items() const { return heap->items; }
+  // Empty where there is none.
+  const std::string& text() const { return heap ? heap->text : nothing().text; }
+  const Objects& items() const { return heap ? heap->items : nothing().items; }
   double to_double() const {
     return type == Type::Float || type == Type::Complex ? number : static_cast<double>(integer);
   }
@@ -125,6 +126,9 @@ struct Object {
     return Device{static_cast<DeviceType>(integer / 256), static_cast<int8_t>(integer & 255)};
   }
   Scalar scalar() const;
+
+ private:
+  static const Heap& nothing();
 };
 
 // Any value on its way through the dispatcher.

@@ -11,6 +11,7 @@
 
 #include "core/crc32.h"
 #include "core/error.h"
+#include "core/inflate.h"
 
 namespace fl::runtime {
 namespace {
@@ -19,6 +20,7 @@ constexpr size_t kAlignment = 64;
 constexpr uint32_t kEndSignature = 0x06054b50, kEnd64Signature = 0x06064b50, kLocator64Signature = 0x07064b50,
                    kEntrySignature = 0x02014b50, kLocalSignature = 0x04034b50;
 constexpr size_t kEndSize = 22, kEnd64Size = 56, kLocator64Size = 20, kEntrySize = 46, kLocalSize = 30;
+constexpr uint16_t kStored = 0, kDeflated = 8;
 constexpr uint32_t kIn64 = 0xffffffffu;  // the value is in the extra field
 
 // Reads little-endian integers inside of some bytes.
@@ -43,20 +45,20 @@ class Fields {
 };
 
 struct Entry {
-  uint64_t size, offset;
+  uint64_t size, stored, offset;
 };
 
 // Sizes and offsets that do not fit into 32 bits are in an extra field.
 Entry read_large(const Fields& fields, uint64_t extra, uint64_t length, uint32_t stored, uint32_t plain,
                  uint32_t offset) {
-  Entry entry{plain, offset};
+  Entry entry{plain, stored, offset};
   const uint64_t end = extra + length;
   while (extra + 4 <= end) {
     const auto kind = fields.at<uint16_t>(extra), bytes = fields.at<uint16_t>(extra + 2);
     uint64_t next = extra + 4;
     if (kind == 1) {
       if (plain == kIn64) entry.size = fields.at<uint64_t>(next), next += 8;
-      if (stored == kIn64) next += 8;
+      if (stored == kIn64) entry.stored = fields.at<uint64_t>(next), next += 8;
       if (offset == kIn64) entry.offset = fields.at<uint64_t>(next);
     }
     extra += 4 + bytes;
@@ -137,17 +139,24 @@ void Archive::read_directory(uint64_t offset, uint64_t size, uint64_t count) {
     const Entry entry =
         read_large(fields, at + kEntrySize + name_length, extra_length, fields.at<uint32_t>(at + 20),
                    fields.at<uint32_t>(at + 24), fields.at<uint32_t>(at + 42));
-    FL_CHECK(method == 0, "[package] expected members without compression, got ", name, " with method ",
-             method);
+    FL_CHECK(method == kStored || method == kDeflated, "[package] expected a member that is stored or deflated, got ",
+             name, " with method ", method);
     fields.require(entry.offset, kLocalSize);
     FL_CHECK(fields.at<uint32_t>(entry.offset) == kLocalSignature, "[package] expected the header of ", name,
              ", got other bytes");
     const uint64_t data = entry.offset + kLocalSize + fields.at<uint16_t>(entry.offset + 26) +
                           fields.at<uint16_t>(entry.offset + 28);
-    fields.require(data, entry.size);
+    fields.require(data, entry.stored);
+    Member member{bytes_->data() + data, static_cast<size_t>(entry.size), fields.at<uint32_t>(at + 16)};
+    if (method == kDeflated) {
+      inflated_.push_back(inflate(member.data, static_cast<size_t>(entry.stored), member.size));
+      member.data = inflated_.back().data();
+    } else {
+      FL_CHECK(entry.stored == entry.size, "[package] expected ", entry.size, " bytes of ", name, ", got ", entry.stored);
+    }
     const size_t folder = name.find('/');
     if (folder != std::string::npos) name.erase(0, folder + 1);
-    members_[name] = {bytes_->data() + data, static_cast<size_t>(entry.size), fields.at<uint32_t>(at + 16)};
+    members_[name] = member;
     at += kEntrySize + name_length + extra_length + comment_length;
   }
 }

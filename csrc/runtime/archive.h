@@ -1,8 +1,10 @@
-// A zip archive without compression, read where it lies: mapped from a file, or copied from memory.
+// A zip archive, read where it lies: mapped from a file, or copied from memory. Members that are compressed (the
+// code in archives of PyTorch) are decompressed when the directory is read.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -49,12 +51,15 @@ class Archive {
   // Like find, but raises where the member is absent or its checksum does not hold.
   const Member& checked(std::string_view path) const;
   const std::shared_ptr<const Bytes>& bytes() const { return bytes_; }
+  // By the path without its first folder.
+  const std::map<std::string, Member, std::less<>>& members() const { return members_; }
 
  private:
   void read_directory(uint64_t offset, uint64_t size, uint64_t count);
 
   std::shared_ptr<const Bytes> bytes_;
-  std::map<std::string, Member, std::less<>> members_;  // by the path without its first folder
+  std::deque<std::string> inflated_;
+  std::map<std::string, Member, std::less<>> members_;
 };
 
 }  // namespace fl::runtime

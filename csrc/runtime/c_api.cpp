@@ -6,12 +6,15 @@
 #include "autograd/node.h"
 #include "core/parallel.h"
 #include "core/random.h"
-#include "definitions/object.h"
-#include "runtime/dlpack.h"
+#include "runtime/c_values.h"
 #include "runtime/package.h"
 
 using fl::Tensor;
 using fl::TensorImpl;
+using fl::definitions::Object;
+using fl::definitions::Objects;
+using fl::definitions::Type;
+using namespace fl::runtime;
 
 struct fl_model {
   std::shared_ptr<fl::runtime::Package> package;
@@ -20,158 +23,9 @@ struct fl_model {
 
 namespace {
 
-thread_local std::string last_error;
-
-fl_status status_of(fl::ErrorKind kind) {
-  switch (kind) {
-    case fl::ErrorKind::Type:
-      return FL_TYPE_ERROR;
-    case fl::ErrorKind::Value:
-      return FL_VALUE_ERROR;
-    case fl::ErrorKind::Index:
-      return FL_INDEX_ERROR;
-    case fl::ErrorKind::NotImplemented:
-      return FL_NOT_IMPLEMENTED;
-    case fl::ErrorKind::OutOfMemory:
-      return FL_OUT_OF_MEMORY;
-    default:
-      return FL_RUNTIME_ERROR;
-  }
-}
-
-// Nothing is thrown through C.
-template <class F>
-fl_status guarded(const F& f) {
-  try {
-    f();
-    return FL_OK;
-  } catch (const fl::Error& error) {
-    last_error = error.what();
-    return status_of(error.kind);
-  } catch (const std::bad_alloc&) {
-    last_error = "[flambeau] expected memory, got none";
-    return FL_OUT_OF_MEMORY;
-  } catch (const fl::ForeignError& error) {
-    error.forget();
-    last_error = "[flambeau] an operator of Python failed";
-    return FL_RUNTIME_ERROR;
-  } catch (const std::exception& error) {
-    last_error = error.what();
-    return FL_RUNTIME_ERROR;
-  }
-}
-
-TensorImpl* impl(const fl_tensor* t) {
-  return reinterpret_cast<TensorImpl*>(const_cast<fl_tensor*>(t));
-}
-Tensor borrow(const fl_tensor* t) {
-  return t ? Tensor(impl(t)) : Tensor();
-}
-fl_tensor* give(Tensor t) {
-  return t.defined() ? reinterpret_cast<fl_tensor*>(t.ref().leak()) : nullptr;
-}
-
 fl_model* new_model(std::shared_ptr<fl::runtime::Package> package) {
   std::string set = package->instruction_set();
   return new fl_model{std::move(package), std::move(set)};
-}
-
-// ---------------------------------------------------------------- values
-
-using fl::definitions::Object;
-using fl::definitions::Objects;
-using fl::definitions::Type;
-
-Object slice_of(const int64_t* ends) {
-  Object made = Object::of(Type::Slice, {});
-  for (int i = 0; i < 3; ++i)
-    made.heap->items.push_back(ends[i] == std::numeric_limits<int64_t>::min() ? Object() : Object(ends[i]));
-  return made;
-}
-
-template <class T, class F>
-Object list_of(const T* data, size_t n, const F& convert) {
-  Objects items;
-  for (size_t i = 0; i < n; ++i) items.push_back(convert(data[i]));
-  return Object::list(std::move(items));
-}
-
-Object to_object(const fl_value& v) {
-  switch (v.kind) {
-    case FL_NONE:
-      return {};
-    case FL_VALUE_TENSOR:
-      return Object(borrow(v.as.tensor));
-    case FL_VALUE_BOOL:
-      return Object(v.as.integer != 0);
-    case FL_VALUE_INT:
-      return Object(v.as.integer);
-    case FL_VALUE_FLOAT:
-      return Object(v.as.number);
-    case FL_VALUE_COMPLEX:
-      return fl::definitions::from_scalar(
-          fl::Scalar(fl::complex128(v.as.complex_number[0], v.as.complex_number[1])));
-    case FL_VALUE_STRING:
-      return Object(v.as.string);
-    case FL_VALUE_DTYPE:
-      return Object(fl::runtime::dtype_of(static_cast<fl_dtype>(v.as.integer)));
-    case FL_VALUE_DEVICE:
-      return Object(fl::parse_device(v.as.string));
-    case FL_VALUE_INTS:
-      return list_of(v.as.ints, v.length, [](int64_t x) { return Object(x); });
-    case FL_VALUE_FLOATS:
-      return list_of(v.as.floats, v.length, [](double x) { return Object(x); });
-    case FL_VALUE_TENSORS:
-      return list_of(v.as.tensors, v.length, [](fl_tensor* t) { return Object(borrow(t)); });
-    case FL_VALUE_BOOLS:
-      return list_of(v.as.bools, v.length, [](uint8_t x) { return Object(x != 0); });
-    case FL_VALUE_MEMORY_FORMAT:
-      return Object::enumerator(Type::MemoryFormat, v.as.integer);
-    case FL_VALUE_INDEX:
-      return slice_of(v.as.ints);
-  }
-  fl::fail(fl::ErrorKind::Type, "[fl_call] expected a kind of value, got the number ",
-           static_cast<int>(v.kind));
-}
-
-fl_value from_object(const Object& o) {
-  fl_value v{};
-  switch (o.type) {
-    case Type::None:
-      return v;
-    case Type::Tensor:
-      v.kind = FL_VALUE_TENSOR;
-      v.as.tensor = give(o.tensor);
-      return v;
-    case Type::Bool:
-    case Type::Int:
-      v.kind = o.is(Type::Bool) ? FL_VALUE_BOOL : FL_VALUE_INT;
-      v.as.integer = o.integer;
-      return v;
-    case Type::Float:
-      v.kind = FL_VALUE_FLOAT;
-      v.as.number = o.number;
-      return v;
-    case Type::Complex:
-      v.kind = FL_VALUE_COMPLEX;
-      v.as.complex_number[0] = o.number;
-      v.as.complex_number[1] = o.imaginary;
-      return v;
-    case Type::DType:
-      v.kind = FL_VALUE_DTYPE;
-      v.as.integer = fl::runtime::number_of(o.dtype());
-      return v;
-    case Type::List:
-    case Type::Tuple: {
-      v.kind = FL_VALUE_TENSORS;
-      v.length = o.items().size();
-      v.as.tensors = static_cast<fl_tensor**>(std::calloc(v.length + 1, sizeof(fl_tensor*)));
-      for (size_t i = 0; i < v.length; ++i) v.as.tensors[i] = give(o.items()[i].tensor);
-      return v;
-    }
-    default:
-      fl::fail(fl::ErrorKind::NotImplemented, "[fl_call] expected results of C's kinds, got ", type_name(o));
-  }
 }
 
 // A method of tensors, or an operator that has no such form.
@@ -233,7 +87,7 @@ const char* fl_version(void) {
   return FLAMBEAU_VERSION;
 }
 const char* fl_error(void) {
-  return last_error.c_str();
+  return last_error().c_str();
 }
 int fl_num_threads(void) {
   return static_cast<int>(fl::num_threads());

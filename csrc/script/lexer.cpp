@@ -28,7 +28,7 @@ class Lexer {
       if (begins_line_ && !indentation()) continue;
       next();
     }
-    add(TokenKind::Newline, "");
+    if (!tokens_.empty() && tokens_.back().kind != TokenKind::Newline) add(TokenKind::Newline, "");
     for (; indents_.size() > 1; indents_.pop_back()) add(TokenKind::Dedent, "");
     add(TokenKind::End, "");
     return std::move(tokens_);

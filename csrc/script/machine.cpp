@@ -184,7 +184,7 @@ class Frame {
       case Op::Local:
         return variables_[static_cast<size_t>(t.slot)];
       case Op::Attribute:
-        return attribute(value(t.children[0]), t.text);
+        return get_attribute(value(t.children[0]), t.text);
       case Op::Operator:
         return operation(t);
       case Op::Method:

@@ -213,6 +213,7 @@ class Parser {
     expect(":");
     made->body = body();
     made->slots = static_cast<int32_t>(slots_.size());
+    slots_.clear();
     return made;
   }
 

@@ -206,7 +206,7 @@ Object named_tuple(const Class& type, Objects items) {
   return made;
 }
 
-Object attribute(const Object& o, std::string_view name) {
+Object get_attribute(const Object& o, std::string_view name) {
   if (const auto* instance = as<Instance>(o)) {
     const int32_t at = instance->type.position(name);
     if (at >= 0) return instance->values[static_cast<size_t>(at)];

@@ -61,7 +61,7 @@ Object enum_member(const Class& type, const Object& value);
 Object named_tuple(const Class& type, Objects items);
 
 // Attributes of instances, members of enumerations, fields of named tuples, and constants of classes.
-Object attribute(const Object& o, std::string_view name);
+Object get_attribute(const Object& o, std::string_view name);
 void set_attribute(const Object& o, std::string_view name, Object value);
 
 // Whether a value is of a type, written as a tree.
@@ -105,6 +105,6 @@ Object unpickle(const runtime::Archive& archive, const std::string& member, cons
 // The module of an archive.
 Object load(std::shared_ptr<const runtime::Bytes> bytes);
 // A file beside the program that the writer asked to hold; false where there is none.
-bool extra_file(const runtime::Bytes& bytes, const std::string& name, std::string& content);
+bool extra_file(const std::shared_ptr<const runtime::Bytes>& bytes, const std::string& name, std::string& content);
 
 }  // namespace fl::script

@@ -1,4 +1,4 @@
-/* The C interface of flambeau: models that were compiled ahead of time, tensors and operators.
+/* The C interface of flambeau: models that were compiled ahead of time, scripts, tensors and operators.
  *
  * Handles are opaque and counted. A function that can fail returns 0, or the kind of the error; fl_error()
  * then says what went wrong, for the last such call of the thread. Functions may be called from several
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define FL_ABI_VERSION 1
+#define FL_ABI_VERSION 2
 #define FL_API __attribute__((visibility("default")))
 
 typedef enum {
@@ -188,6 +188,60 @@ FL_API fl_status fl_call(const char* name, const fl_value* arguments, size_t arg
 FL_API fl_status fl_call_method(const char* name, const fl_value* arguments, size_t argument_count,
                                 fl_value* results, size_t capacity, size_t* result_count);
 FL_API void fl_values_clear(fl_value* values, size_t count);
+
+/* ---- scripts
+ * --------------------------------------------------------------------------------------------------------- */
+
+/* A value of TorchScript: a plain one, a container, or an object with attributes and methods. Counted. */
+typedef struct fl_object fl_object;
+
+typedef enum {
+  FL_OBJECT_PLAIN = 0, /* what fl_value holds */
+  FL_OBJECT_LIST = 1,
+  FL_OBJECT_TUPLE = 2,
+  FL_OBJECT_DICT = 3,
+  FL_OBJECT_MODULE = 4,
+  FL_OBJECT_CLASS = 5, /* an object of a scripted class */
+  FL_OBJECT_ENUM = 6,
+  FL_OBJECT_OTHER = 7
+} fl_object_kind;
+
+typedef enum {
+  FL_NAMES_ATTRIBUTES = 0,
+  FL_NAMES_PARAMETERS = 1,
+  FL_NAMES_BUFFERS = 2,
+  FL_NAMES_MODULES = 3,
+  FL_NAMES_METHODS = 4,
+  FL_NAMES_FIELDS = 5 /* of a named tuple */
+} fl_names;
+
+/* Loads an archive that jit.save wrote, here or in PyTorch. Its code is data of an interpreter: nothing of it
+   runs natively. */
+FL_API fl_status fl_script_load(const char* path, fl_object** module);
+FL_API fl_status fl_script_load_memory(const void* data, size_t size, fl_object** module);
+/* A file that was saved beside the module; a string, or none. */
+FL_API fl_status fl_script_extra_file(const char* path, const char* name, fl_object** content);
+
+FL_API fl_object* fl_object_retain(fl_object* object);
+FL_API void fl_object_release(fl_object* object);
+FL_API fl_status fl_object_from_value(const fl_value* value, fl_object** object);
+/* Items of a dict are keys and values in turn. */
+FL_API fl_status fl_object_from_items(fl_object_kind kind, fl_object* const* items, size_t count,
+                                      fl_object** object);
+FL_API fl_object_kind fl_object_kind_of(const fl_object* object);
+/* The value of a plain object. Tensors are owned by the caller; strings are valid while the object is. */
+FL_API fl_status fl_object_value(const fl_object* object, fl_value* value);
+FL_API size_t fl_object_length(const fl_object* object);
+FL_API fl_status fl_object_item(const fl_object* object, size_t index, fl_object** item);
+FL_API fl_status fl_object_attribute(const fl_object* object, const char* name, fl_object** value);
+FL_API fl_status fl_object_set_attribute(fl_object* object, const char* name, const fl_object* value);
+/* The name at a place of a list; null behind its end. Valid while the object is. */
+FL_API const char* fl_object_name(const fl_object* object, fl_names which, size_t index);
+/* Calls a method. Names of arguments may be null: by position. */
+FL_API fl_status fl_object_call(const fl_object* object, const char* method, fl_object* const* arguments,
+                                const char* const* names, size_t count, fl_object** result);
+/* Moves the parameters and buffers of a module; a negative dtype and a null device leave them. */
+FL_API fl_status fl_object_convert(fl_object* module, int dtype, const char* device);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 
 #include <flambeau/torch/functions.h>
 #include <flambeau/torch/inductor.h>
+#include <flambeau/torch/jit.h>
 #include <flambeau/torch/layers.h>
 #include <flambeau/torch/nn.h>
 #include <flambeau/torch/optim.h>
