@@ -17,9 +17,11 @@ constexpr int kLiterals = 288, kDistances = 30, kEnd = 256;
 // Lengths and distances: the smallest of a symbol, and how many bits follow it.
 constexpr uint16_t kLengthBase[] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
                                     31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
-constexpr uint8_t kLengthBits[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
-constexpr uint16_t kDistanceBase[] = {1,   2,   3,   4,   5,   7,    9,    13,   17,   25,   33,   49,   65,    97,    129,
-                                      193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
+constexpr uint8_t kLengthBits[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
+                                   2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
+constexpr uint16_t kDistanceBase[] = {1,    2,    3,    4,    5,    7,    9,    13,    17,    25,
+                                      33,   49,   65,   97,   129,  193,  257,  385,   513,   769,
+                                      1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
 constexpr uint8_t kDistanceBits[] = {0, 0, 0, 0, 1, 1, 2, 2,  3,  3,  4,  4,  5,  5,  6,
                                      6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13};
 // The order in which the lengths of the codes for lengths are stored.
@@ -54,7 +56,8 @@ class Bits {
   int held_ = 0;
 };
 
-// A prefix code in its canonical form: how many codes there are of each length, and symbols in the order of codes.
+// A prefix code in its canonical form: how many codes there are of each length, and symbols in the order of
+// codes.
 class Code {
  public:
   Code(const uint8_t* lengths, int count) {
@@ -154,7 +157,8 @@ void described_block(Bits& bits, std::string& out, size_t most) {
 
 std::string inflate(const char* data, size_t size, size_t expected) {
   // A byte of compressed data stands for at most 1032 bytes.
-  FL_CHECK(expected / 1032 <= size, "[archive] expected ", expected, " bytes, got ", size, " compressed ones");
+  FL_CHECK(expected / 1032 <= size, "[archive] expected ", expected, " bytes, got ", size,
+           " compressed ones");
   Bits bits(data, size);
   std::string out;
   out.reserve(expected);

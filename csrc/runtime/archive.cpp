@@ -139,8 +139,8 @@ void Archive::read_directory(uint64_t offset, uint64_t size, uint64_t count) {
     const Entry entry =
         read_large(fields, at + kEntrySize + name_length, extra_length, fields.at<uint32_t>(at + 20),
                    fields.at<uint32_t>(at + 24), fields.at<uint32_t>(at + 42));
-    FL_CHECK(method == kStored || method == kDeflated, "[package] expected a member that is stored or deflated, got ",
-             name, " with method ", method);
+    FL_CHECK(method == kStored || method == kDeflated,
+             "[package] expected a member that is stored or deflated, got ", name, " with method ", method);
     fields.require(entry.offset, kLocalSize);
     FL_CHECK(fields.at<uint32_t>(entry.offset) == kLocalSignature, "[package] expected the header of ", name,
              ", got other bytes");
@@ -152,7 +152,8 @@ void Archive::read_directory(uint64_t offset, uint64_t size, uint64_t count) {
       inflated_.push_back(inflate(member.data, static_cast<size_t>(entry.stored), member.size));
       member.data = inflated_.back().data();
     } else {
-      FL_CHECK(entry.stored == entry.size, "[package] expected ", entry.size, " bytes of ", name, ", got ", entry.stored);
+      FL_CHECK(entry.stored == entry.size, "[package] expected ", entry.size, " bytes of ", name, ", got ",
+               entry.stored);
     }
     const size_t folder = name.find('/');
     if (folder != std::string::npos) name.erase(0, folder + 1);

@@ -1,5 +1,5 @@
-// A zip archive, read where it lies: mapped from a file, or copied from memory. Members that are compressed (the
-// code in archives of PyTorch) are decompressed when the directory is read.
+// A zip archive, read where it lies: mapped from a file, or copied from memory. Members that are compressed
+// (the code in archives of PyTorch) are decompressed when the directory is read.
 #pragma once
 
 #include <cstddef>

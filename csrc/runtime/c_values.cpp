@@ -58,8 +58,7 @@ Object to_object(const fl_value& v) {
     case FL_VALUE_FLOAT:
       return Object(v.as.number);
     case FL_VALUE_COMPLEX:
-      return definitions::from_scalar(
-          Scalar(complex128(v.as.complex_number[0], v.as.complex_number[1])));
+      return definitions::from_scalar(Scalar(complex128(v.as.complex_number[0], v.as.complex_number[1])));
     case FL_VALUE_STRING:
       return Object(v.as.string);
     case FL_VALUE_DTYPE:
@@ -79,8 +78,7 @@ Object to_object(const fl_value& v) {
     case FL_VALUE_INDEX:
       return slice_of(v.as.ints);
   }
-  fail(ErrorKind::Type, "[fl_call] expected a kind of value, got the number ",
-           static_cast<int>(v.kind));
+  fail(ErrorKind::Type, "[fl_call] expected a kind of value, got the number ", static_cast<int>(v.kind));
 }
 
 fl_value from_object(const Object& o) {

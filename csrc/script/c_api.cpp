@@ -71,7 +71,8 @@ const char* name_of(const Object& value, fl_names which, size_t index) {
   }
 }
 
-// Converts tensors of a module and of the modules inside of it; those that share storage stay shared by place.
+// Converts tensors of a module and of the modules inside of it; those that share storage stay shared by
+// place.
 void convert(const Object& module, int dtype, const char* device, std::set<const Instance*>& seen) {
   auto* instance = as<Instance>(module);
   if (!instance || !seen.insert(instance).second) return;
@@ -85,7 +86,8 @@ void convert(const Object& module, int dtype, const char* device, std::set<const
     if (options.empty()) continue;
     const bool wanted = value.tensor.requires_grad();
     const fl::Tensor source = fl::autograd::detach(value.tensor);
-    const Object moved = fl::definitions::call(*fl::definitions::find_method("to"), {Object(source)}, options);
+    const Object moved =
+        fl::definitions::call(*fl::definitions::find_method("to"), {Object(source)}, options);
     if (wanted) fl::autograd::set_requires_grad(moved.tensor, true);
     value = moved;
   }
@@ -120,10 +122,12 @@ void fl_object_release(fl_object* object) {
 fl_status fl_object_from_value(const fl_value* value, fl_object** object) {
   return guarded([&] { *object = give(fl::runtime::to_object(*value)); });
 }
-fl_status fl_object_from_items(fl_object_kind kind, fl_object* const* items, size_t count, fl_object** object) {
+fl_status fl_object_from_items(fl_object_kind kind, fl_object* const* items, size_t count,
+                               fl_object** object) {
   return guarded([&] {
-    FL_CHECK_KIND(kind == FL_OBJECT_LIST || kind == FL_OBJECT_TUPLE || (kind == FL_OBJECT_DICT && count % 2 == 0),
-                  Type, "[jit] expected a list, a tuple, or pairs of a dict, got kind ", static_cast<int>(kind));
+    FL_CHECK_KIND(
+        kind == FL_OBJECT_LIST || kind == FL_OBJECT_TUPLE || (kind == FL_OBJECT_DICT && count % 2 == 0), Type,
+        "[jit] expected a list, a tuple, or pairs of a dict, got kind ", static_cast<int>(kind));
     Objects values;
     for (size_t i = 0; i < count; ++i) values.push_back(items[i]->value);
     if (kind != FL_OBJECT_DICT) {
@@ -132,7 +136,8 @@ fl_status fl_object_from_items(fl_object_kind kind, fl_object* const* items, siz
     }
     Object dict = Object::of(Type::Dict, {});
     const auto* set = fl::script::find_callee("aten", "_set_item");
-    for (size_t i = 0; i < count; i += 2) fl::script::call_operator(*set, {dict, values[i], values[i + 1]}, {});
+    for (size_t i = 0; i < count; i += 2)
+      fl::script::call_operator(*set, {dict, values[i], values[i + 1]}, {});
     *object = give(std::move(dict));
   });
 }

@@ -99,7 +99,8 @@ class Lexer {
         text = known;
         break;
       }
-    if (text.size() == 1 && std::string_view("()[]{}:,.=+-*/%<>&|^~@;").find(text[0]) == std::string_view::npos)
+    if (text.size() == 1 &&
+        std::string_view("()[]{}:,.=+-*/%<>&|^~@;").find(text[0]) == std::string_view::npos)
       refuse("TorchScript");
     if (text == "(" || text == "[" || text == "{") ++brackets_;
     if ((text == ")" || text == "]" || text == "}") && brackets_ > 0) --brackets_;

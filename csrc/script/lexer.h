@@ -7,7 +7,18 @@
 
 namespace fl::script {
 
-enum class TokenKind : uint8_t { Name, Integer, Float, Imaginary, String, Mark, Newline, Indent, Dedent, End };
+enum class TokenKind : uint8_t {
+  Name,
+  Integer,
+  Float,
+  Imaginary,
+  String,
+  Mark,
+  Newline,
+  Indent,
+  Dedent,
+  End
+};
 
 struct Token {
   TokenKind kind = TokenKind::End;

@@ -48,7 +48,8 @@ Object load(std::shared_ptr<const runtime::Bytes> bytes) {
   return module;
 }
 
-bool extra_file(const std::shared_ptr<const runtime::Bytes>& bytes, const std::string& name, std::string& content) {
+bool extra_file(const std::shared_ptr<const runtime::Bytes>& bytes, const std::string& name,
+                std::string& content) {
   const runtime::Archive archive(bytes);
   if (!archive.find("extra/" + name)) return false;
   const runtime::Archive::Member& member = archive.checked("extra/" + name);

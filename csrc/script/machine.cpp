@@ -1,5 +1,5 @@
-// The machine: evaluates the trees of a linked program over the dispatcher. Programs are shared by threads and
-// never change; what a call computes is in its frame.
+// The machine: evaluates the trees of a linked program over the dispatcher. Programs are shared by threads
+// and never change; what a call computes is in its frame.
 #include <cstdint>
 #include <future>
 #include <iostream>
@@ -111,7 +111,8 @@ class Frame {
       for (const Object& end : ends)
         FL_CHECK(end.is_integer(), "[jit] expected integers for a range, got ", type_name(end), where(t));
       FL_CHECK(!ends.empty() && ends.size() <= 3, "[jit] expected the end of a range", where(t));
-      const int64_t first = ends.size() > 1 ? ends[0].integer : 0, last = ends[ends.size() > 1 ? 1 : 0].integer,
+      const int64_t first = ends.size() > 1 ? ends[0].integer : 0,
+                    last = ends[ends.size() > 1 ? 1 : 0].integer,
                     step = ends.size() > 2 ? ends[2].integer : 1;
       FL_CHECK(step != 0, "[jit] expected a step that is not zero", where(t));
       for (int64_t i = first; step > 0 ? i < last : i > last;) {
@@ -249,16 +250,34 @@ class Frame {
 
   // Operators that are written as marks: the same as those with names.
   Object syntax(const Tree& t) {
-    static const std::map<std::string_view, const char*> names = {
-        {"Add", "add"},       {"Sub", "sub"},         {"Mult", "mul"},          {"Div", "div"},
-        {"FloorDiv", "floordiv"}, {"Mod", "remainder"}, {"Pow", "pow"},         {"MatMult", "matmul"},
-        {"BitAnd", "__and__"}, {"BitOr", "__or__"},   {"BitXor", "__xor__"},    {"LShift", "__lshift__"},
-        {"RShift", "__rshift__"}, {"Eq", "eq"},       {"NotEq", "ne"},          {"Lt", "lt"},
-        {"LtE", "le"},        {"Gt", "gt"},           {"GtE", "ge"},            {"Is", "__is__"},
-        {"IsNot", "__isnot__"}, {"Not", "__not__"},   {"USub", "neg"},          {"Invert", "bitwise_not"}};
+    static const std::map<std::string_view, const char*> names = {{"Add", "add"},
+                                                                  {"Sub", "sub"},
+                                                                  {"Mult", "mul"},
+                                                                  {"Div", "div"},
+                                                                  {"FloorDiv", "floordiv"},
+                                                                  {"Mod", "remainder"},
+                                                                  {"Pow", "pow"},
+                                                                  {"MatMult", "matmul"},
+                                                                  {"BitAnd", "__and__"},
+                                                                  {"BitOr", "__or__"},
+                                                                  {"BitXor", "__xor__"},
+                                                                  {"LShift", "__lshift__"},
+                                                                  {"RShift", "__rshift__"},
+                                                                  {"Eq", "eq"},
+                                                                  {"NotEq", "ne"},
+                                                                  {"Lt", "lt"},
+                                                                  {"LtE", "le"},
+                                                                  {"Gt", "gt"},
+                                                                  {"GtE", "ge"},
+                                                                  {"Is", "__is__"},
+                                                                  {"IsNot", "__isnot__"},
+                                                                  {"Not", "__not__"},
+                                                                  {"USub", "neg"},
+                                                                  {"Invert", "bitwise_not"}};
     Objects operands = values(t);
     if (t.text == "In" || t.text == "NotIn") {
-      const Object found = call_operator(*find_callee("aten", "__contains__"), {operands[1], operands[0]}, {});
+      const Object found =
+          call_operator(*find_callee("aten", "__contains__"), {operands[1], operands[0]}, {});
       return Object(definitions::truth(found) == (t.text == "In"));
     }
     const auto name = names.find(t.text);
@@ -290,8 +309,8 @@ class Frame {
   }
 
   Object operation(const Tree& t) {
-    FL_CHECK_KIND(t.callee != nullptr, NotImplemented, "[jit] expected an operator of this library, got ", t.text,
-                  where(t));
+    FL_CHECK_KIND(t.callee != nullptr, NotImplemented, "[jit] expected an operator of this library, got ",
+                  t.text, where(t));
     Keywords keywords;
     const Objects positional = arguments(t, 0, &keywords);
     return call_operator(*t.callee, positional, keywords);
@@ -324,12 +343,27 @@ class Frame {
       FL_CHECK_KIND(at >= 0 && at < count, Index, "list index out of range", where(t));
       return container.items()[static_cast<size_t>(at)];
     }
+    if (as<Instance>(container)) return submodule(container, index);
     if (index.is(Type::Slice)) {
       const Objects& ends = index.items();
       return call_operator(*find_callee("aten", "slice"),
                            {container, ends[0], ends[1], ends[2].is_none() ? Object(1) : ends[2]}, {});
     }
     return call_operator(*find_callee("aten", "__getitem__"), {container, index}, {});
+  }
+
+  // A module of a list or dict of modules.
+  static Object submodule(const Object& container, const Object& index) {
+    if (index.is(Type::String)) return get_attribute(container, index.text());
+    const Instance& instance = *as<Instance>(container);
+    Objects modules;
+    for (const Object& value : instance.values)
+      if (as<Instance>(value)) modules.push_back(value);
+    const auto count = static_cast<int64_t>(modules.size());
+    const int64_t at = index.is_integer() ? index.integer + (index.integer < 0 ? count : 0) : -1;
+    FL_CHECK_KIND(at >= 0 && at < count, Index, "[jit] expected the index of one of ", count,
+                  " modules, got ", to_text(index));
+    return modules[static_cast<size_t>(at)];
   }
 
   Object dict(const Tree& t) {

@@ -19,8 +19,8 @@ bool enumerated(std::string_view name, const Object& code, Object& value) {
   const bool layout = name == "layout";
   if (!layout && name != "memory_format") return false;
   // Strided, sparse, compressed rows; contiguous, preserve, channels last, channels last in three dimensions.
-  FL_CHECK(code.integer >= 0 && code.integer <= (layout ? 2 : 3), "[jit] expected the number of a ", name, ", got ",
-           code.integer);
+  FL_CHECK(code.integer >= 0 && code.integer <= (layout ? 2 : 3), "[jit] expected the number of a ", name,
+           ", got ", code.integer);
   value = Object::enumerator(layout ? Type::Layout : Type::MemoryFormat, code.integer);
   return true;
 }
@@ -43,7 +43,8 @@ Object call_plain(const Callee& callee, const Objects& positional, const Keyword
   Objects all = positional;
   for (const auto& [name, value] : keywords) {
     const auto place = places.find(name);
-    FL_CHECK_KIND(place != places.end(), Type, "[", callee.name, "] expected arguments without names, got ", name);
+    FL_CHECK_KIND(place != places.end(), Type, "[", callee.name, "] expected arguments without names, got ",
+                  name);
     if (all.size() <= place->second) all.resize(place->second + 1);
     all[place->second] = value;
   }
@@ -64,7 +65,9 @@ Objects with_enumerations(const definitions::Packet& packet, const Objects& posi
       every &= type == ArgType::DType || type == ArgType::Layout || type == ArgType::MemoryFormat;
     }
     if (!every || !some) continue;
-    const char* name = type == ArgType::DType ? "dtype" : type == ArgType::Layout ? "layout" : "memory_format";
+    const char* name = type == ArgType::DType    ? "dtype"
+                       : type == ArgType::Layout ? "layout"
+                                                 : "memory_format";
     enumerated(name, all[i], all[i]);
   }
   return all;

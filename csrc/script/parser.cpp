@@ -20,11 +20,13 @@ struct Infix {
   bool compares;
 };
 constexpr Infix kInfix[] = {
-    {"==", 1, "Eq", true},      {"!=", 1, "NotEq", true},  {"<", 1, "Lt", true},       {"<=", 1, "LtE", true},
-    {">", 1, "Gt", true},       {">=", 1, "GtE", true},    {"is", 1, "Is", true},      {"in", 1, "In", true},
-    {"|", 2, "BitOr", false},   {"^", 3, "BitXor", false}, {"&", 4, "BitAnd", false},  {"<<", 5, "LShift", false},
-    {">>", 5, "RShift", false}, {"+", 6, "Add", false},    {"-", 6, "Sub", false},     {"*", 7, "Mult", false},
-    {"/", 7, "Div", false},     {"//", 7, "FloorDiv", false}, {"%", 7, "Mod", false}, {"@", 7, "MatMult", false},
+    {"==", 1, "Eq", true},      {"!=", 1, "NotEq", true},   {"<", 1, "Lt", true},
+    {"<=", 1, "LtE", true},     {">", 1, "Gt", true},       {">=", 1, "GtE", true},
+    {"is", 1, "Is", true},      {"in", 1, "In", true},      {"|", 2, "BitOr", false},
+    {"^", 3, "BitXor", false},  {"&", 4, "BitAnd", false},  {"<<", 5, "LShift", false},
+    {">>", 5, "RShift", false}, {"+", 6, "Add", false},     {"-", 6, "Sub", false},
+    {"*", 7, "Mult", false},    {"/", 7, "Div", false},     {"//", 7, "FloorDiv", false},
+    {"%", 7, "Mod", false},     {"@", 7, "MatMult", false},
 };
 
 class Parser {
@@ -68,7 +70,8 @@ class Parser {
     return true;
   }
   [[noreturn]] void refuse(std::string_view expected) const {
-    fail("[jit.load] expected ", expected, " in ", module_, ", line ", peek().line, ", got '", peek().text, "'");
+    fail("[jit.load] expected ", expected, " in ", module_, ", line ", peek().line, ", got '", peek().text,
+         "'");
   }
   void expect(std::string_view mark) {
     if (!accept(mark)) refuse(mark);
@@ -176,17 +179,19 @@ class Parser {
   }
 
   void assigned_member(Class& owner, const std::string& attribute, Tree value) {
-    const std::map<std::string, std::vector<std::string>*> lists = {{"__parameters__", &owner.parameters},
-                                                                    {"__buffers__", &owner.buffers},
-                                                                    {"__forward_hooks__", &owner.hooks},
-                                                                    {"__forward_pre_hooks__", &owner.pre_hooks}};
+    const std::map<std::string, std::vector<std::string>*> lists = {
+        {"__parameters__", &owner.parameters},
+        {"__buffers__", &owner.buffers},
+        {"__forward_hooks__", &owner.hooks},
+        {"__forward_pre_hooks__", &owner.pre_hooks}};
     const auto list = lists.find(attribute);
     if (list == lists.end()) {
       owner.constants.emplace_back(attribute, std::move(value));
       return;
     }
     for (const Tree& item : value.children)
-      if (item.op == Op::Constant && item.constant.is(Type::String)) list->second->push_back(item.constant.text());
+      if (item.op == Op::Constant && item.constant.is(Type::String))
+        list->second->push_back(item.constant.text());
   }
 
   std::unique_ptr<Function> definition(const std::string& owner) {
@@ -536,8 +541,8 @@ class Parser {
     Tree made = node(Op::Slice);
     made.children.push_back(std::move(start));
     for (int i = 0; i < 2; ++i)
-      made.children.push_back(accept(":") && !is_mark(":") && !is_mark("]") && !is_mark(",") ? expression()
-                                                                                            : constant(Object()));
+      made.children.push_back(
+          accept(":") && !is_mark(":") && !is_mark("]") && !is_mark(",") ? expression() : constant(Object()));
     return made;
   }
 
@@ -574,7 +579,7 @@ class Parser {
 
   Tree named() {
     std::string text = take().text;
-    static const std::set<std::string> keywords = {"if",  "else",   "for",   "while", "def",
+    static const std::set<std::string> keywords = {"if",    "else",   "for",    "while",  "def",
                                                    "class", "return", "lambda", "import", "in"};
     if (keywords.count(text)) refuse("an expression");
     const auto variable = slots_.find(text);

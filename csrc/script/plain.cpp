@@ -93,8 +93,8 @@ Object comparison(const Objects& a) {
   return definitions::compare(name, x, y);
 }
 constexpr char kAdd[] = "Add", kSub[] = "Sub", kDiv[] = "Div", kFloorDiv[] = "FloorDiv", kMod[] = "Mod",
-               kAnd[] = "BitAnd", kOr[] = "BitOr", kXor[] = "BitXor", kLt[] = "Lt", kLe[] = "LtE", kGt[] = "Gt",
-               kGe[] = "GtE";
+               kAnd[] = "BitAnd", kOr[] = "BitOr", kXor[] = "BitXor", kLt[] = "Lt", kLe[] = "LtE",
+               kGt[] = "Gt", kGe[] = "GtE";
 
 Object multiply(const Objects& a) {
   const Object &x = any(a, 0), &y = any(a, 1);
@@ -168,7 +168,8 @@ Object range_length(const Objects& a) {
 
 Object range_list(const Objects& a) {
   const int64_t count = integer(a, 0);
-  FL_CHECK(count < (int64_t(1) << 28), "[jit] expected a list that fits into memory, got ", count, " elements");
+  FL_CHECK(count < (int64_t(1) << 28), "[jit] expected a list that fits into memory, got ", count,
+           " elements");
   Objects items;
   for (int64_t i = 0; i < count; ++i) items.emplace_back(i);
   return Object::list(std::move(items));
@@ -194,7 +195,8 @@ Object to_bool(const Objects& a) {
   return Object(definitions::truth(x));
 }
 Object to_complex(const Objects& a) {
-  const Object first = any(a, 0).is(Type::Tensor) ? definitions::from_scalar(item(a[0].tensor)) : number(a, 0);
+  const Object first =
+      any(a, 0).is(Type::Tensor) ? definitions::from_scalar(item(a[0].tensor)) : number(a, 0);
   const double imaginary = a.size() > 1 ? real(a, 1) : first.imaginary;
   return definitions::from_scalar(Scalar(complex128(first.to_double(), imaginary)));
 }
@@ -207,7 +209,8 @@ Object element(const Objects& a) {
 void check_numbers(const Object& data, int depth) {
   FL_CHECK(depth < 32, "[tensor] expected lists at most 32 deep");
   if (!data.is_sequence()) {
-    FL_CHECK_KIND(data.is_number() || data.is(Type::Tensor), Type, "[tensor] expected numbers, got ", type_name(data));
+    FL_CHECK_KIND(data.is_number() || data.is(Type::Tensor), Type, "[tensor] expected numbers, got ",
+                  type_name(data));
     return;
   }
   for (const Object& part : data.items()) check_numbers(part, depth + 1);
@@ -319,7 +322,8 @@ bool is_space(char c) {
 
 Object strip(const Objects& a, bool left, bool right) {
   const std::string &s = text(a, 0), marks = text(a, 1, " \t\n\r\f\v");
-  const size_t first = left ? s.find_first_not_of(marks) : 0, last = right ? s.find_last_not_of(marks) : s.size() - 1;
+  const size_t first = left ? s.find_first_not_of(marks) : 0,
+               last = right ? s.find_last_not_of(marks) : s.size() - 1;
   if (s.empty() || first == std::string::npos || last == std::string::npos) return Object("");
   return Object(s.substr(first, last - first + 1));
 }
@@ -384,7 +388,8 @@ std::string part_of(const Objects& a, int64_t& start) {
   const auto n = static_cast<int64_t>(s.size());
   start = std::clamp<int64_t>(integer(a, 2, 0), 0, n);
   const int64_t end = integer(a, 3, -1);
-  return s.substr(static_cast<size_t>(start), static_cast<size_t>(std::clamp(end < 0 ? n : end, start, n) - start));
+  return s.substr(static_cast<size_t>(start),
+                  static_cast<size_t>(std::clamp(end < 0 ? n : end, start, n) - start));
 }
 
 Object starts_with(const Objects& a) {
@@ -407,7 +412,8 @@ Object partition(const Objects& a, bool last) {
   const std::string &s = text(a, 0), &mark = text(a, 1);
   const size_t at = last ? s.rfind(mark) : s.find(mark);
   if (at == std::string::npos)
-    return last ? Object::tuple({Object(""), Object(""), a[0]}) : Object::tuple({a[0], Object(""), Object("")});
+    return last ? Object::tuple({Object(""), Object(""), a[0]})
+                : Object::tuple({a[0], Object(""), Object("")});
   return Object::tuple({Object(s.substr(0, at)), a[1], Object(s.substr(at + mark.size()))});
 }
 
@@ -508,7 +514,8 @@ Object slice(const Objects& a) {
     if (i < a.size() && !a[i].is_none() && at < 0) at += n;
     return std::clamp(at, low, high);
   };
-  const int64_t first = end(1, step > 0 ? 0 : n - 1), last = (a.size() < 3 || a[2].is_none()) ? (step > 0 ? n : -1) : end(2, 0);
+  const int64_t first = end(1, step > 0 ? 0 : n - 1),
+                last = (a.size() < 3 || a[2].is_none()) ? (step > 0 ? n : -1) : end(2, 0);
   Objects items;
   std::string letters;
   for (int64_t i = first; step > 0 ? i < last : i > last; i += step) {
@@ -589,7 +596,8 @@ Object contains(const Objects& a) {
   if (o.is(Type::String)) return Object(o.text().find(text(a, 1)) != std::string::npos);
   if (!o.is_sequence() && !o.is(Type::Dict)) refuse("a list, dict or string", a, 0);
   const Objects& items = o.items();
-  return Object(std::any_of(items.begin(), items.end(), [&](const Object& x) { return equal(x, any(a, 1)); }));
+  return Object(
+      std::any_of(items.begin(), items.end(), [&](const Object& x) { return equal(x, any(a, 1)); }));
 }
 Object sort(const Objects& a) {
   Objects& items = list(a, 0);
@@ -620,11 +628,13 @@ Object sum(const Objects& a) {
 }
 Object any_true(const Objects& a) {
   const Objects& items = list(a, 0);
-  return Object(std::any_of(items.begin(), items.end(), [](const Object& o) { return definitions::truth(o); }));
+  return Object(
+      std::any_of(items.begin(), items.end(), [](const Object& o) { return definitions::truth(o); }));
 }
 Object all_true(const Objects& a) {
   const Objects& items = list(a, 0);
-  return Object(std::all_of(items.begin(), items.end(), [](const Object& o) { return definitions::truth(o); }));
+  return Object(
+      std::all_of(items.begin(), items.end(), [](const Object& o) { return definitions::truth(o); }));
 }
 
 Object copy(const Objects& a) {
@@ -637,7 +647,8 @@ Object copy(const Objects& a) {
 Object items(const Objects& a) {
   const Object& d = dict(a, 0);
   Objects rows;
-  for (size_t i = 0; i < d.items().size(); ++i) rows.push_back(Object::tuple({d.items()[i], d.heap->values[i]}));
+  for (size_t i = 0; i < d.items().size(); ++i)
+    rows.push_back(Object::tuple({d.items()[i], d.heap->values[i]}));
   return Object::list(std::move(rows));
 }
 Object get(const Objects& a) {
@@ -653,7 +664,8 @@ Object set_default(const Objects& a) {
 Object update(const Objects& a) {
   Object d = dict(a, 0);
   const Object more = copy({dict(a, 1)});
-  for (size_t i = 0; i < more.items().size(); ++i) definitions::set_item(d, more.items()[i], more.heap->values[i]);
+  for (size_t i = 0; i < more.items().size(); ++i)
+    definitions::set_item(d, more.items()[i], more.heap->values[i]);
   return {};
 }
 Object pop_item(const Objects& a) {
@@ -693,9 +705,9 @@ bool is_same(const Object& a, const Object& b) {
 
 Object raise(const Objects& a) {
   const std::string name = text(a, 1, "builtins.RuntimeError"), content = shown(any(a, 0), false);
-  const ErrorKind kind = name == "builtins.ValueError"  ? ErrorKind::Value
-                         : name == "builtins.TypeError" ? ErrorKind::Type
-                         : name == "builtins.IndexError" ? ErrorKind::Index
+  const ErrorKind kind = name == "builtins.ValueError"            ? ErrorKind::Value
+                         : name == "builtins.TypeError"           ? ErrorKind::Type
+                         : name == "builtins.IndexError"          ? ErrorKind::Index
                          : name == "builtins.NotImplementedError" ? ErrorKind::NotImplemented
                                                                   : ErrorKind::Runtime;
   throw Error(kind, content);
@@ -711,7 +723,8 @@ Object sizes(const Objects& a, bool strides) {
   const IntSpan all = strides ? IntSpan(t->strides) : t.sizes();
   if (a.size() > 1 && !a[1].is_none()) {
     const int64_t n = t.dim(), d = integer(a, 1), at = d < 0 ? d + n : d;
-    FL_CHECK_KIND(at >= 0 && at < n, Index, "[size] expected a dimension of a tensor with ", n, " of them, got ", d);
+    FL_CHECK_KIND(at >= 0 && at < n, Index, "[size] expected a dimension of a tensor with ", n,
+                  " of them, got ", d);
     return Object(all[static_cast<size_t>(at)]);
   }
   return Object::list(Objects(all.begin(), all.end()));
@@ -811,9 +824,8 @@ const std::map<std::string, Row>& number_rows() {
        {[](const Objects& a) { return Object(integer(a, 1) + integer(a, 0) * integer(a, 2)); }}},
       {"rangelist", {range_list}},
       {"range", {range_list}},
-      {"divmod", {[](const Objects& a) {
-         return Object::tuple({arithmetic<kFloorDiv>(a), arithmetic<kMod>(a)});
-       }}},
+      {"divmod",
+       {[](const Objects& a) { return Object::tuple({arithmetic<kFloorDiv>(a), arithmetic<kMod>(a)}); }}},
   };
   return table;
 }
@@ -928,36 +940,46 @@ const std::map<std::string, Row>& tensor_rows() {
       {"dim", {[](const Objects& a) { return Object(tensor(a, 0).dim()); }, true}},
       {"ndim", {[](const Objects& a) { return Object(tensor(a, 0).dim()); }, true}},
       {"numel", {[](const Objects& a) { return Object(tensor(a, 0).numel()); }, true}},
-      {"dtype", {[](const Objects& a) { return Object(int64_t(runtime::number_of(tensor(a, 0).dtype()))); }, true}},
-      {"device", {[](const Objects& a) {
-         return any(a, 0).is(Type::Tensor) ? Object(a[0].tensor.device()) : device(a);
-       }, true}},
+      {"dtype",
+       {[](const Objects& a) { return Object(int64_t(runtime::number_of(tensor(a, 0).dtype()))); }, true}},
+      {"device",
+       {[](const Objects& a) {
+          return any(a, 0).is(Type::Tensor) ? Object(a[0].tensor.device()) : device(a);
+        },
+        true}},
       {"layout", {[](const Objects& a) { return tensor(a, 0), Object(0); }, true}},
       {"requires_grad", {[](const Objects& a) { return Object(autograd::wants_grad(tensor(a, 0))); }, true}},
       {"requires_grad_", {requires_grad_, true}},
       {"data", {[](const Objects& a) { return Object(autograd::detach(tensor(a, 0))); }, true}},
-      {"grad", {[](const Objects& a) {
-         const auto* meta = autograd::meta_of(tensor(a, 0));
-         return meta ? Object(meta->grad) : Object();
-       }, true}},
+      {"grad",
+       {[](const Objects& a) {
+          const auto* meta = autograd::meta_of(tensor(a, 0));
+          return meta ? Object(meta->grad) : Object();
+        },
+        true}},
       {"is_leaf", {[](const Objects& a) { return Object(autograd::is_leaf(tensor(a, 0))); }, true}},
       {"is_cpu", {[](const Objects& a) { return Object(tensor(a, 0).is_cpu()); }, true}},
-      {"is_cuda", {[](const Objects& a) { return Object(tensor(a, 0).device().type == DeviceType::CUDA); }, true}},
+      {"is_cuda",
+       {[](const Objects& a) { return Object(tensor(a, 0).device().type == DeviceType::CUDA); }, true}},
       {"is_meta", {[](const Objects& a) { return Object(tensor(a, 0).is_meta()); }, true}},
       {"is_sparse", {[](const Objects& a) { return Object(bool(tensor(a, 0)->sparse)); }, true}},
       {"is_quantized", {[](const Objects& a) { return tensor(a, 0), Object(false); }, true}},
       {"is_mkldnn", {[](const Objects& a) { return tensor(a, 0), Object(false); }, true}},
       {"is_nested", {[](const Objects& a) { return tensor(a, 0), Object(false); }, true}},
-      {"is_floating_point", {[](const Objects& a) { return Object(is_floating(tensor(a, 0).dtype())); }, true}},
+      {"is_floating_point",
+       {[](const Objects& a) { return Object(is_floating(tensor(a, 0).dtype())); }, true}},
       {"is_complex", {[](const Objects& a) { return Object(is_complex(tensor(a, 0).dtype())); }, true}},
       {"is_contiguous", {[](const Objects& a) { return Object(tensor(a, 0).is_contiguous()); }, true}},
       {"storage_offset", {[](const Objects& a) { return Object(tensor(a, 0).offset()); }, true}},
       {"element_size", {[](const Objects& a) { return Object(tensor(a, 0).itemsize()); }, true}},
       {"itemsize", {[](const Objects& a) { return Object(tensor(a, 0).itemsize()); }, true}},
-      {"nbytes", {[](const Objects& a) { return Object(tensor(a, 0).itemsize() * tensor(a, 0).numel()); }, true}},
-      {"tolist", {[](const Objects& a) {
-         return definitions::invoke(definitions::tensor_attribute(tensor(a, 0), "tolist"), {});
-       }, true}},
+      {"nbytes",
+       {[](const Objects& a) { return Object(tensor(a, 0).itemsize() * tensor(a, 0).numel()); }, true}},
+      {"tolist",
+       {[](const Objects& a) {
+          return definitions::invoke(definitions::tensor_attribute(tensor(a, 0), "tolist"), {});
+        },
+        true}},
       {"type", {[](const Objects& a) {
          FL_CHECK(any(a, 0).is(Type::Device), "[jit] expected a device");
          return Object(device_type_name(a[0].device().type));
@@ -966,9 +988,7 @@ const std::map<std::string, Row>& tensor_rows() {
       {"_unwrap_optional", {unwrap, true}},
       {"unchecked_unwrap_optional", {unwrap, true}},
       {"wait", {[](const Objects& a) { return wait(any(a, 0)); }, true}},
-      {"IfThenElse", {[](const Objects& a) {
-         return integer(a, 0) ? any(a, 1) : any(a, 2);
-       }, true}},
+      {"IfThenElse", {[](const Objects& a) { return integer(a, 0) ? any(a, 1) : any(a, 2); }, true}},
       {"is_grad_enabled", {[](const Objects&) { return Object(thread_state().grad_mode); }, true}},
       {"set_grad_enabled", {set_grad, true}},
       {"is_scripting", {[](const Objects&) { return Object(true); }, true}},

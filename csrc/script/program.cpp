@@ -9,9 +9,9 @@ namespace {
 
 const std::map<std::string, const char*>& casts() {
   static const std::map<std::string, const char*> table = {
-      {"int", "Int"}, {"float", "Float"},   {"bool", "Bool"},     {"complex", "Complex"},
-      {"str", "str"}, {"list", "list"},     {"sorted", "sorted"}, {"len", "len"},
-      {"ord", "ord"}, {"range", "range"},   {"device", "device"}, {"wait", "wait"},
+      {"int", "Int"}, {"float", "Float"}, {"bool", "Bool"},     {"complex", "Complex"},
+      {"str", "str"}, {"list", "list"},   {"sorted", "sorted"}, {"len", "len"},
+      {"ord", "ord"}, {"range", "range"}, {"device", "device"}, {"wait", "wait"},
   };
   return table;
 }
@@ -185,8 +185,7 @@ Object new_instance(const std::shared_ptr<Program>& program, const Class& type) 
 
 Object enum_member(const Class& type, std::string_view name) {
   for (const auto& [member, value] : type.constants)
-    if (member == name && value.op == Op::Constant)
-      return foreign(new Member(type, member, value.constant));
+    if (member == name && value.op == Op::Constant) return foreign(new Member(type, member, value.constant));
   fail("[jit] expected a member of ", type.name, ", got ", name);
 }
 

@@ -83,10 +83,10 @@ using Plain = Object (*)(const Objects& arguments);
 
 // What the name of an operator stands for, on plain values and on tensors.
 struct Callee {
-  std::string name;                              // as aten::add
-  Plain plain = nullptr;                         // on numbers, strings, lists and dicts
-  bool always = false;                           // plain takes tensors as well
-  bool form = false;                             // a function of flambeau/jit/_aten_forms.py
+  std::string name;                             // as aten::add
+  Plain plain = nullptr;                        // on numbers, strings, lists and dicts
+  bool always = false;                          // plain takes tensors as well
+  bool form = false;                            // a function of flambeau/jit/_aten_forms.py
   const definitions::Packet* packet = nullptr;  // overloads of this library
 };
 
@@ -105,6 +105,7 @@ Object unpickle(const runtime::Archive& archive, const std::string& member, cons
 // The module of an archive.
 Object load(std::shared_ptr<const runtime::Bytes> bytes);
 // A file beside the program that the writer asked to hold; false where there is none.
-bool extra_file(const std::shared_ptr<const runtime::Bytes>& bytes, const std::string& name, std::string& content);
+bool extra_file(const std::shared_ptr<const runtime::Bytes>& bytes, const std::string& name,
+                std::string& content);
 
 }  // namespace fl::script

@@ -18,42 +18,42 @@ using definitions::Objects;
 using definitions::Type;
 
 enum class Op : uint8_t {
-  Constant,    // constant
-  Local,       // slot
-  Path,        // text: a dotted name that is no variable, until it is linked
-  Attribute,   // text of children[0]
-  Call,        // children[0] with the others; names has the keywords
-  Subscript,   // children[0][children[1]]
-  Slice,       // children: start, end, step
-  List,        // children
-  Tuple,       // children
-  Dict,        // children: key, value, key, value ...
-  Binary,      // text: the name of Python's syntax node
-  Unary,       // text: Not, USub, Invert
-  Compare,     // text: Eq, Lt, Is ...
-  And,         // children
-  Or,          // children
-  Condition,   // children: test, then, else
-  Block,       // children
-  Assign,      // children: value, then targets
-  If,          // children: test, then, else
-  While,       // children: test, body
-  For,         // children: target, what is iterated, body
-  With,        // children: managers, body
-  Return,      // children[0], if any
-  Pass,        //
-  Define,      // slot: a function inside of a function, body in children[0]
+  Constant,   // constant
+  Local,      // slot
+  Path,       // text: a dotted name that is no variable, until it is linked
+  Attribute,  // text of children[0]
+  Call,       // children[0] with the others; names has the keywords
+  Subscript,  // children[0][children[1]]
+  Slice,      // children: start, end, step
+  List,       // children
+  Tuple,      // children
+  Dict,       // children: key, value, key, value ...
+  Binary,     // text: the name of Python's syntax node
+  Unary,      // text: Not, USub, Invert
+  Compare,    // text: Eq, Lt, Is ...
+  And,        // children
+  Or,         // children
+  Condition,  // children: test, then, else
+  Block,      // children
+  Assign,     // children: value, then targets
+  If,         // children: test, then, else
+  While,      // children: test, body
+  For,        // children: target, what is iterated, body
+  With,       // children: managers, body
+  Return,     // children[0], if any
+  Pass,       //
+  Define,     // slot: a function inside of a function, body in children[0]
   // What linking makes of calls and paths:
-  Operator,     // children: arguments; callee
-  Method,       // text of children[0]; the others are arguments
-  Function,     // function; children: arguments
-  Construct,    // type; children: arguments of a named tuple
-  New,          // type: an object without attributes
-  Annotate,     // children: type, value
-  Cast,         // children[1]
-  IsInstance,   // children: value, type
-  Fork,         // children: function, arguments
-  Print,        // children
+  Operator,    // children: arguments; callee
+  Method,      // text of children[0]; the others are arguments
+  Function,    // function; children: arguments
+  Construct,   // type; children: arguments of a named tuple
+  New,         // type: an object without attributes
+  Annotate,    // children: type, value
+  Cast,        // children[1]
+  IsInstance,  // children: value, type
+  Fork,        // children: function, arguments
+  Print,       // children
 };
 
 struct Tree;

@@ -1,5 +1,5 @@
-// Pickles of archives. Only what archives need can be made: plain values, tensors on storages of the archive, and
-// objects of the classes of its code. Nothing of the file is called but `__setstate__` of such classes.
+// Pickles of archives. Only what archives need can be made: plain values, tensors on storages of the archive,
+// and objects of the classes of its code. Nothing of the file is called but `__setstate__` of such classes.
 #include <cstring>
 
 #include "autograd/node.h"
@@ -142,7 +142,8 @@ class Unpickler {
 
   Object long_integer() {
     const auto length = little<uint8_t>();
-    FL_CHECK(length <= 8, "[jit.load] expected an integer of 64 bits in a pickle, got ", int(length), " bytes");
+    FL_CHECK(length <= 8, "[jit.load] expected an integer of 64 bits in a pickle, got ", int(length),
+             " bytes");
     uint64_t value = 0;
     const char* digits = bytes(length);
     std::memcpy(&value, digits, length);
@@ -250,15 +251,17 @@ class Unpickler {
     const runtime::Archive::Member* member = archive_.find(folder_ + "/" + key);
     FL_CHECK(member != nullptr, "[jit.load] expected the data ", key, ", got an archive without it");
     const int64_t count = id.items()[4].integer;
-    FL_CHECK(count >= 0 && static_cast<uint64_t>(count) <= member->size / static_cast<size_t>(size_of(row->dtype)),
-             "[jit.load] expected ", count, " elements, got ", member->size, " bytes");
+    FL_CHECK(
+        count >= 0 && static_cast<uint64_t>(count) <= member->size / static_cast<size_t>(size_of(row->dtype)),
+        "[jit.load] expected ", count, " elements, got ", member->size, " bytes");
     Tensor made;
     if (reinterpret_cast<uintptr_t>(member->data) % 16 == 0) {
       made = runtime::tensor_on(member->data, row->dtype, &count, nullptr, 1,
                                 [bytes = archive_.bytes()](void*) mutable { bytes.reset(); });
     } else {
       made = empty(IntSpan(&count, 1), {row->dtype, Device{}});
-      std::memcpy(made.raw(), member->data, static_cast<size_t>(count) * static_cast<size_t>(size_of(row->dtype)));
+      std::memcpy(made.raw(), member->data,
+                  static_cast<size_t>(count) * static_cast<size_t>(size_of(row->dtype)));
     }
     return storages_[key] = Object(made);
   }
@@ -299,7 +302,8 @@ class Unpickler {
   // ---------------------------------------------------------------- objects
 
   Object reduce(const Object& function, const Object& argument) {
-    FL_CHECK(function.is(Type::Class), "[jit.load] expected a function in a pickle, got ", type_name(function));
+    FL_CHECK(function.is(Type::Class), "[jit.load] expected a function in a pickle, got ",
+             type_name(function));
     const std::string& name = function.text();
     const Objects a = argument.is(Type::Tuple) ? argument.items() : Objects{argument};
     if (name == "torch._utils._rebuild_tensor_v2") return tensor(a);

@@ -132,9 +132,7 @@ def aten_poisson_nll_loss(x: Any, target: Any, log_input: bool, full: bool, eps:
 def aten_multi_margin_loss(
     x: Any, target: Any, p: Any = 1, margin: float = 1.0, weight: Any = None, reduction: int = 1
 ) -> Any:
-    return functional.multi_margin_loss(
-        x, target, p=p, margin=margin, weight=weight, reduction=_REDUCTIONS[reduction]
-    )
+    return functional.multi_margin_loss(x, target, p=p, margin=margin, weight=weight, reduction=_REDUCTIONS[reduction])
 
 
 def aten_multilabel_margin_loss(x: Any, target: Any, reduction: int = 1) -> Any:

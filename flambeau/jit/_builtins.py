@@ -299,10 +299,6 @@ def _tolist(tensor: Any, dims: int, kind: int) -> Any:
     return tensor.tolist()
 
 
-
-
-
-
 def _wait(future: Any) -> Any:
     return future.wait() if hasattr(future, "wait") else future
 
@@ -313,11 +309,8 @@ def _unwrap(value: Any) -> Any:
     return value
 
 
-
-
 def _backward(tensor: Any, gradient: Any = None, retain_graph: Any = None, create_graph: bool = False) -> None:
     tensor.backward(gradient, retain_graph, create_graph)
-
 
 
 def _list_max(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -341,8 +334,6 @@ ADAPTED: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 for _name in "is_cuda is_cpu is_xla is_xpu is_sparse is_sparse_csr is_mkldnn is_mps is_mtia is_quantized is_meta is_ipu is_nested is_vulkan is_maia".split():
     ADAPTED[f"prim::{_name}"] = (lambda name: lambda x: bool(getattr(x, name, False)))(_name)
-
-
 
 
 # ---------------------------------------------------------------------------------------------- choice

@@ -23,3 +23,8 @@ def test_archives_cross(writer, reader, tmp_path):
     run("save", writer, tmp_path)
     assert len(list(tmp_path.glob("*.pt"))) > 140
     run("check", reader, tmp_path)
+
+
+def test_archives_of_pytorch_run_natively(tmp_path):
+    run("save", "torch", tmp_path)
+    run("check", "native", tmp_path)

@@ -66,6 +66,39 @@ def test_damaged_packages_are_errors(model, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def saved_scripts(library, folder):
+    """Archives of the modules in tests/parity/script/deployed.py, saved in a process of their own."""
+    first = "import flambeau.as_torch; " if library == "flambeau" else ""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("FLAMBEAU_AS_TORCH")}
+    command = [sys.executable, "-W", "ignore", "-c", f"{first}import deployed; deployed.save_all({str(folder)!r})"]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, cwd=HERE.parent / "parity" / "script"
+    )
+    assert done.returncode == 0, done.stderr
+    return sorted(folder.glob("*.pt"))
+
+
+@pytest.mark.parametrize("library", ["flambeau", "torch"])
+def test_scripts_run_without_python(library, tmp_path):
+    if library == "torch":
+        pytest.importorskip("torch")
+    archives = saved_scripts(library, tmp_path)
+    assert len(archives) == 7
+    done = run(built(HERE / "script.cpp", tmp_path, "-std=c++17"), *archives)
+    assert done.returncode == 0, done.stderr
+
+
+def test_damaged_scripts_are_errors(tmp_path):
+    archives = saved_scripts("flambeau", tmp_path)
+    script = HERE.parent / "jit" / "damaged_archives.py"
+    command = [sys.executable, script, PACKAGE / "libflambeau.so", "300", tmp_path / "control.pt", *archives[-1:]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    refused, called = map(int, done.stdout.split())
+    assert refused > 50
+    assert called > 10
+
+
 @pytest.mark.parametrize("name", ["regression", "mlp"])
 def test_examples(name, tmp_path):
     done = run(built(EXAMPLES / f"{name}.cpp", tmp_path, "-std=c++17"))

@@ -190,7 +190,8 @@ FL_API fl_status fl_call_method(const char* name, const fl_value* arguments, siz
 FL_API void fl_values_clear(fl_value* values, size_t count);
 
 /* ---- scripts
- * --------------------------------------------------------------------------------------------------------- */
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 /* A value of TorchScript: a plain one, a container, or an object with attributes and methods. Counted. */
 typedef struct fl_object fl_object;

@@ -1,4 +1,7 @@
-"""Writes or reads the archives of `models.py` with one of the two libraries: `exchange.py save|check torch|flambeau FOLDER`."""
+"""Writes or reads the archives of `models.py` with one of the two libraries: `exchange.py save|check torch|flambeau FOLDER`.
+
+`check native FOLDER` reads them with the machine that C++ programs use.
+"""
 
 import pathlib
 import pickle
@@ -54,6 +57,12 @@ def save(name, make, inputs, path):
 
 
 def check(name, make, inputs, path):
+    if LIBRARY == "native":
+        import native
+
+        result = plain(native.load(path)(*inputs()))
+        assert same(pickle.loads(path.with_suffix(".out").read_bytes()), result), "the native result differs"
+        return
     loaded = torch.jit.load(str(path))
     lite = path.with_suffix(".ptl")
     if lite.exists():

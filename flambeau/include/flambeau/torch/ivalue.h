@@ -83,7 +83,8 @@ class IValue {
  public:
   IValue() : IValue(fl_value{}) {}
   IValue(std::nullopt_t) : IValue() {}
-  IValue(const at::Tensor& t) : IValue(with(t.defined() ? FL_VALUE_TENSOR : FL_NONE, &fl_value::as, t.handle())) {}
+  IValue(const at::Tensor& t)
+      : IValue(with(t.defined() ? FL_VALUE_TENSOR : FL_NONE, &fl_value::as, t.handle())) {}
   IValue(bool v) : IValue(number(FL_VALUE_BOOL, v)) {}
   IValue(int v) : IValue(number(FL_VALUE_INT, v)) {}
   IValue(int64_t v) : IValue(number(FL_VALUE_INT, v)) {}
@@ -97,7 +98,8 @@ class IValue {
                                      : real(s.toDouble())) {}
   IValue(const std::vector<int64_t>& v) : IValue(items(FL_OBJECT_LIST, v)) {}
   IValue(const std::vector<double>& v) : IValue(items(FL_OBJECT_LIST, v)) {}
-  IValue(const std::vector<bool>& v) : IValue(items(FL_OBJECT_LIST, std::vector<IValue>(v.begin(), v.end()))) {}
+  IValue(const std::vector<bool>& v)
+      : IValue(items(FL_OBJECT_LIST, std::vector<IValue>(v.begin(), v.end()))) {}
   IValue(const std::vector<std::string>& v) : IValue(items(FL_OBJECT_LIST, v)) {}
   IValue(const std::vector<at::Tensor>& v) : IValue(items(FL_OBJECT_LIST, v)) {}
   IValue(const std::vector<IValue>& v) : IValue(items(FL_OBJECT_LIST, v)) {}
@@ -109,8 +111,8 @@ class IValue {
   IValue(const std::map<K, V>& v) : IValue(pairs(v)) {}
   template <class... T>
   IValue(const std::tuple<T...>& v)
-      : IValue(std::apply([](const auto&... part) { return items(FL_OBJECT_TUPLE, std::vector<IValue>{part...}); },
-                          v)) {}
+      : IValue(std::apply(
+            [](const auto&... part) { return items(FL_OBJECT_TUPLE, std::vector<IValue>{part...}); }, v)) {}
   template <class T>
   IValue(const std::optional<T>& v) : IValue(v ? IValue(*v) : IValue()) {}
   IValue(const intrusive_ptr<ivalue::Tuple>& tuple);
@@ -152,10 +154,10 @@ class IValue {
   bool isDoubleList() const { return all_items(&IValue::isDouble); }
   bool isBoolList() const { return all_items(&IValue::isBool); }
   std::string tagKind() const {
-    static const char* const plain[] = {"None",          "Tensor", "Bool",   "Int",
-                                        "Double",        "ComplexDouble", "String", "Int",
-                                        "Device"};
-    static const char* const others[] = {"", "GenericList", "Tuple", "GenericDict", "Object", "Object", "Enum", "Other"};
+    static const char* const plain[] = {"None",          "Tensor", "Bool", "Int",   "Double",
+                                        "ComplexDouble", "String", "Int",  "Device"};
+    static const char* const others[] = {"",       "GenericList", "Tuple", "GenericDict",
+                                         "Object", "Object",      "Enum",  "Other"};
     if (kind() != FL_OBJECT_PLAIN) return others[kind()];
     const Plain value(*this);
     return static_cast<size_t>(value->kind) < std::size(plain) ? plain[value->kind] : "Other";
@@ -215,12 +217,18 @@ class IValue {
   }
   template <class T>
   T to() const {
-    if constexpr (std::is_same_v<T, at::Tensor>) return toTensor();
-    else if constexpr (std::is_same_v<T, bool>) return toBool();
-    else if constexpr (std::is_integral_v<T>) return static_cast<T>(toInt());
-    else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(toDouble());
-    else if constexpr (std::is_same_v<T, std::string>) return toStringRef();
-    else return T(*this);
+    if constexpr (std::is_same_v<T, at::Tensor>)
+      return toTensor();
+    else if constexpr (std::is_same_v<T, bool>)
+      return toBool();
+    else if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(toInt());
+    else if constexpr (std::is_floating_point_v<T>)
+      return static_cast<T>(toDouble());
+    else if constexpr (std::is_same_v<T, std::string>)
+      return toStringRef();
+    else
+      return T(*this);
   }
 
   bool operator==(const IValue& o) const {
@@ -308,8 +316,10 @@ class IValue {
   }
   template <class T>
   static IValue items(fl_object_kind kind, const std::vector<T>& all) {
-    if constexpr (std::is_same_v<T, IValue>) return from_items(kind, all);
-    else return from_items(kind, std::vector<IValue>(all.begin(), all.end()));
+    if constexpr (std::is_same_v<T, IValue>)
+      return from_items(kind, all);
+    else
+      return from_items(kind, std::vector<IValue>(all.begin(), all.end()));
   }
   template <class Map>
   static IValue pairs(const Map& map) {
@@ -377,7 +387,7 @@ namespace at {
 using c10::IValue;
 }
 namespace torch {
+using c10::Dict;
 using c10::IValue;
 using c10::List;
-using c10::Dict;
 }  // namespace torch

@@ -37,8 +37,8 @@ class Method {
       names.push_back(name.c_str());
     }
     fl_object* result = nullptr;
-    c10::check(fl_object_call(owner_.handle(), name_.c_str(), arguments.data(), names.data(), arguments.size(),
-                              &result));
+    c10::check(fl_object_call(owner_.handle(), name_.c_str(), arguments.data(), names.data(),
+                              arguments.size(), &result));
     return IValue::adopt(result);
   }
   const std::string& name() const { return name_; }
@@ -79,7 +79,9 @@ class Module {
   }
 
   IValue attr(const std::string& name) const { return value_.attr(name); }
-  IValue attr(const std::string& name, IValue otherwise) const { return hasattr(name) ? attr(name) : otherwise; }
+  IValue attr(const std::string& name, IValue otherwise) const {
+    return hasattr(name) ? attr(name) : otherwise;
+  }
   bool hasattr(const std::string& name) const {
     for (const std::string& known : names(FL_NAMES_ATTRIBUTES))
       if (known == name) return true;
@@ -94,7 +96,9 @@ class Module {
   std::vector<Named<Tensor>> named_parameters(bool recurse = true) const {
     return tensors(FL_NAMES_PARAMETERS, recurse);
   }
-  std::vector<Named<Tensor>> named_buffers(bool recurse = true) const { return tensors(FL_NAMES_BUFFERS, recurse); }
+  std::vector<Named<Tensor>> named_buffers(bool recurse = true) const {
+    return tensors(FL_NAMES_BUFFERS, recurse);
+  }
   std::vector<Named<IValue>> named_attributes(bool recurse = true) const {
     std::vector<Named<IValue>> all;
     for (const Named<Module>& module : recurse ? named_modules() : std::vector<Named<Module>>{{"", *this}})
@@ -139,7 +143,8 @@ class Module {
  private:
   std::vector<std::string> names(fl_names which) const {
     std::vector<std::string> all;
-    for (size_t i = 0; const char* name = fl_object_name(value_.handle(), which, i); ++i) all.emplace_back(name);
+    for (size_t i = 0; const char* name = fl_object_name(value_.handle(), which, i); ++i)
+      all.emplace_back(name);
     return all;
   }
   static std::string joined(const std::string& prefix, const std::string& name) {
@@ -153,7 +158,8 @@ class Module {
   }
   void add_modules(const std::string& prefix, std::vector<Named<Module>>& all) const {
     all.push_back({prefix, *this});
-    for (const Named<Module>& child : named_children()) child.value.add_modules(joined(prefix, child.name), all);
+    for (const Named<Module>& child : named_children())
+      child.value.add_modules(joined(prefix, child.name), all);
   }
   std::vector<Named<Tensor>> tensors(fl_names which, bool recurse) const {
     std::vector<Named<Tensor>> all;
