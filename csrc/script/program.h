@@ -77,7 +77,7 @@ Object call_method(const Object& instance, std::string_view name, Objects positi
 // Waits for what a fork computes.
 Object wait(const Object& future);
 
-// ---------------------------------------------------------------- operators (operators.cpp, plain.cpp)
+// ---------------------------------------------------------------- operators (operators.cpp, rows.cpp)
 
 using Plain = Object (*)(const Objects& arguments);
 
