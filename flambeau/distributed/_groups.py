@@ -102,7 +102,9 @@ def is_nccl_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    return False
+    from flambeau.distributed import _mpi
+
+    return _mpi.is_available()
 
 
 def is_ucc_available() -> bool:
@@ -332,7 +334,7 @@ def _open_native(store: Store, rank: int, size: int, name: str, timeout: datetim
 
 def _check_backends(config: BackendConfig) -> None:
     for name in set(config.device_backend_map.values()):
-        if name in Backend._plugins or name in ("gloo", "fake"):
+        if name in Backend._plugins or name in ("gloo", "fake", "mpi"):
             continue
         if name == "nccl" and not flambeau.cuda.is_available():
             raise RuntimeError(
@@ -362,7 +364,12 @@ def _make_group(
     plugin = Backend._plugins.get(lowered)
     if plugin is not None:
         return _plugin_group(plugin, scoped, own, len(ranks), timeout, name, config, config_name, description)
-    opened = _open_native(scoped, own, len(ranks), name, timeout)
+    if lowered == "mpi":
+        from flambeau.distributed._mpi import MpiGroup
+
+        opened: Any = MpiGroup(own, len(ranks), name, list(ranks))
+    else:
+        opened = _open_native(scoped, own, len(ranks), name, timeout)
     return ProcessGroup._open(opened, name, own, len(ranks), timeout, config, config_name, scoped, description)
 
 
@@ -414,6 +421,10 @@ def init_process_group(
         from flambeau.distributed._stores import HashStore
 
         store = HashStore()
+    elif str(backend).lower() == "mpi":
+        from flambeau.distributed import _mpi
+
+        store, rank, world_size = _mpi.world()
     else:
         found = next(iter(_rendezvous.rendezvous(init_method or "env://", rank, world_size, timeout=timeout)))
         store, rank, world_size = found
