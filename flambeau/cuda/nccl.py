@@ -1,4 +1,4 @@
-"""NVIDIA's collectives, which this build does not have."""
+"""NVIDIA's collectives: which version there is. `flambeau.distributed` runs them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from typing import Any
 
 
 def version() -> tuple[int, ...]:
-    raise RuntimeError("[nccl] expected a build with NCCL, got one without")
+    from flambeau.distributed import _nccl
+
+    return _nccl.version()
 
 
 def is_available(tensors: Any) -> bool:
-    return False
+    """Whether NCCL can reduce these tensors: dense CUDA tensors."""
+    from flambeau.distributed import _nccl
+
+    return _nccl.is_available() and all(tensor.is_cuda and not tensor.is_sparse for tensor in tensors)

@@ -525,7 +525,10 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
         )
     if not p2p_op_list:
         raise ValueError("[batch_isend_irecv] expected at least one operation, got none")
-    works = [item.op(item.tensor, group=item.group, tag=item.tag, **_peer_argument(item)) for item in p2p_op_list]
+    member = _member_group(p2p_op_list[0].group)
+    together = getattr(member._native, "batch", None) if member is not None else None
+    with together([item.tensor for item in p2p_op_list]) if together is not None else contextlib.nullcontext():
+        works = [item.op(item.tensor, group=item.group, tag=item.tag, **_peer_argument(item)) for item in p2p_op_list]
     return [work for work in works if work is not None]
 
 

@@ -98,7 +98,9 @@ def is_gloo_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    return False
+    from flambeau.distributed import _nccl
+
+    return _nccl.is_available()
 
 
 def is_mpi_available() -> bool:
@@ -116,7 +118,8 @@ def is_xccl_available() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    return backend.lower() in ("gloo", "fake", *Backend._plugins)
+    optional = {"nccl": is_nccl_available, "mpi": is_mpi_available}.get(backend.lower())
+    return optional() if optional is not None else backend.lower() in ("gloo", "fake", *Backend._plugins)
 
 
 def is_torchelastic_launched() -> bool:
@@ -342,6 +345,11 @@ def _check_backends(config: BackendConfig) -> None:
                 "with GPUs, no GPUs found"
             )
         if name == "nccl":
+            if not is_nccl_available():
+                raise RuntimeError(
+                    "[init_process_group] Distributed package doesn't have NCCL built in: expected libnccl.so.2, found none "
+                    "(pip install nvidia-nccl-cu13, or FLAMBEAU_NCCL=file)"
+                )
             continue
         raise RuntimeError(f"[init_process_group] Distributed package doesn't have {name.upper()} built in")
 
@@ -370,6 +378,10 @@ def _make_group(
         opened: Any = MpiGroup(own, len(ranks), name, list(ranks))
     else:
         opened = _open_native(scoped, own, len(ranks), name, timeout)
+        if config.device_backend_map.get("cuda") == "nccl":
+            from flambeau.distributed._nccl import DeviceGroup, NcclGroup
+
+            opened = DeviceGroup(opened, NcclGroup(scoped, own, len(ranks), name))
     return ProcessGroup._open(opened, name, own, len(ranks), timeout, config, config_name, scoped, description)
 
 

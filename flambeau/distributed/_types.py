@@ -77,7 +77,9 @@ class BackendConfig:
         if text == "undefined":
             self.device_backend_map = {"cpu": Backend("gloo")}
             if flambeau.cuda.is_available():
-                self.device_backend_map["cuda"] = Backend("nccl")
+                from flambeau.distributed import _nccl
+
+                self.device_backend_map["cuda"] = Backend("nccl" if _nccl.is_available() else "gloo")
         elif ":" in text:
             for pair in text.split(","):
                 device, _, name = pair.partition(":")
