@@ -23,7 +23,7 @@ export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := dev
-.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs fuzz lint format sanitize dev wheel matrix clean replay
+.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz lint format sanitize dev wheel matrix clean replay
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -98,6 +98,21 @@ onnx-zoo: dev $(VENV)/.flambeau-parity ## export a zoo of models to ONNX and com
 docs: | $(VENV)/bin/python ## write the generated pages of docs/
 	$(INSIDE) tools/document.py
 	$(INSIDE) tools/document_breaks.py
+
+$(VENV)/.flambeau-site: | $(VENV)/bin/python
+	$(INSIDE) -m pip install -q zensical==0.0.73 playwright
+	@touch $@
+
+# Pages, notebooks and the reference of the API, as HTML in build/site/html.
+site: dev $(VENV)/.flambeau-site ## build the site into build/site/html
+	$(RUN) tools/site.py
+
+# Links, search and the width of pages, in Chromium; screenshots go to build/site/screenshots.
+check-site: site ## look at the site in a browser
+	$(RUN) tools/check_site.py
+
+notebooks: dev ## run the notebooks of the documentation and keep what they print
+	$(RUN) tools/notebooks.py
 
 lint: $(VENV)/.flambeau-lint ## check style and types
 	$(INSIDE) tools/lint.py

@@ -4,12 +4,16 @@ flambeau run script.py [args…]      run a PyTorch program, unchanged, on flamb
 flambeau run -m module [args…]      the same for a module
 flambeau doctor paths…              list what a program uses of torch that flambeau lacks, without running it
 flambeau explain script.py [args…]  run it and tell how its compile() calls were captured, and where graphs broke
+flambeau compare script.py [args…]  run it on PyTorch, too: what it prints, time, memory, the first difference
+flambeau profile script.py [args…]  run it and tell where the time goes: table, trace, flame chart
 flambeau launch script.py [args…]   run it in several processes, with the options of torchrun
 flambeau package model.py:make -o f  compile a model ahead of time into a file for C, C++ and Python
 flambeau dist-status [pid]          a table of the running groups of processes of this host: what each rank is in
-flambeau bench                      time a few operators, eager and compiled
+flambeau bench                      time a few operators, eager and compiled, and on PyTorch where it is installed
 flambeau cache show|prune|verify    look after the kernels that compile() keeps on disk
 flambeau device-check NAME          check a registered device against the CPU, operator by operator
+flambeau companion install|remove   let pip take flambeau for PyTorch, so that libraries do not install it
+flambeau completion bash|zsh|fish   complete these words in a shell
 flambeau env                        versions, processor and settings, for bug reports
 flambeau version
 
@@ -21,7 +25,9 @@ from __future__ import annotations
 import os
 import sys
 
-COMMANDS = "bench cache device-check dist-status env explain launch package".split()  # of flambeau._commands
+COMMANDS = (
+    "bench cache companion compare completion device-check dist-status env explain launch package profile".split()
+)  # of flambeau._commands
 
 RUN_HELP = """usage: flambeau run script.py [args…]
        flambeau run -m module [args…]

@@ -1,5 +1,6 @@
 """The command `flambeau`: each subcommand does what its help says, in the words of its help."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 import flambeau as fl
 from flambeau.__main__ import COMMANDS, main
+from flambeau._commands import companion, compare
 from flambeau._inductor import build
 
 
@@ -134,3 +136,73 @@ def test_explain_shows_errors_of_the_program_without_its_own_frames(tmp_path, te
 def test_explain_of_a_missing_file(capsys):
     assert main(["explain", "nowhere.py"]) == 2
     assert "there is no file 'nowhere.py'" in capsys.readouterr().err
+
+
+TRAINING = """
+import torch
+torch.manual_seed(0)
+w = torch.ones(3, requires_grad=True)
+for step in range(3):
+    loss = (w * torch.arange(3.0)).square().sum()
+    loss.backward()
+    with torch.no_grad():
+        w -= 0.01 * w.grad
+        w.grad = None
+    print(f"step {step} loss {loss.item():.4f}")
+"""
+
+
+def test_profile_writes_a_table_a_trace_and_a_flame_chart(tmp_path):
+    program, output = tmp_path / "train.py", tmp_path / "step"
+    program.write_text(TRAINING)
+    command = [sys.executable, "-m", "flambeau", "profile", "-o", str(output), str(program)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "step 2 loss" in done.stdout and "aten::square" in done.stdout
+    assert json.loads(output.with_suffix(".json").read_text())["traceEvents"]
+    page = output.with_suffix(".html").read_text()
+    assert "train.py(6)" in page and "aten::mul" in page
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_command(shell, capsys):
+    assert main(["completion", shell]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in (*COMMANDS, "run", "doctor"))
+
+
+def test_compare_finds_the_first_line_that_differs():
+    same, other = ["start", "loss 0.5001 in 1.2 s"], ["start", "loss 0.5002 in 3.4 s"]
+    assert compare.first_difference(same, other, 0.01) is None
+    assert compare.first_difference(same, other, 0.0001) == (1, "a number differs by 0.0%")
+    assert compare.first_difference(["a 1"], ["b 1"], 0.01) == (0, "the words differ")
+    assert compare.first_difference(["a"], ["a", "b"], 0.01) == (1, "1 lines against 2")
+
+
+def test_compare_refuses_what_it_cannot_run(capsys):
+    with pytest.raises(SystemExit):
+        main(["compare", "nothing.py"])
+    assert "there is no file 'nothing.py'" in capsys.readouterr().err
+
+
+def test_a_companion_satisfies_pip_and_goes_again(tmp_path):
+    """In an environment of its own: `torch` is installed for pip, and importing it imports flambeau."""
+    import venv
+
+    venv.create(tmp_path / "env", with_pip=True, system_site_packages=False)
+    python = tmp_path / "env" / "bin" / "python"
+    wheel_path = companion.wheel(tmp_path)
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "-q", "--no-index", "--no-deps", str(wheel_path)], check=True)
+    assert "torch" in subprocess.run([*pip, "list"], capture_output=True, text=True, check=True).stdout
+    dependent = subprocess.run(
+        [*pip, "install", "--dry-run", "--no-index", "torch>=2.0"], capture_output=True, text=True
+    )
+    assert "already satisfied" in dependent.stdout, dependent.stderr
+    site = next((tmp_path / "env" / "lib").glob("python3*")) / "site-packages"
+    environment = dict(os.environ, PYTHONPATH=f"{site}{os.pathsep}{os.path.dirname(os.path.dirname(fl.__file__))}")
+    program = "import torch, torch.nn as nn; print(torch.version.flambeau, nn.Linear(2, 3)(torch.ones(1, 2)).shape)"
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "torch.Size([1, 3])" in done.stdout, done.stderr
+    subprocess.run([*pip, "uninstall", "-q", "-y", "torch"], check=True)
+    assert not (site / "torch.py").exists()

@@ -303,5 +303,6 @@ def main(arguments: list[str]) -> int:
     print(
         f"{len(files)} file{'s use' if len(files) != 1 else ' uses'} {len(answers)} names of torch: {len(answers) - len(open_names) - len(guarded_names)} are "
         f"there, {lacking} lacking, {len(open_names) - lacking} fail when used, {len(guarded_names)} lacking but guarded"
+        f"; {'needs ' + ', '.join(sorted(open_names)) if open_names else 'runs as is'}"
     )
     return 2 if complaints else int(bool(open_names))
