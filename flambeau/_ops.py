@@ -446,7 +446,7 @@ class _OpNamespace:
     def __getattr__(self, op: str) -> OpOverloadPacket:
         if op.startswith("__"):
             raise AttributeError(op)
-        names = _packets(self.name).get(op)
+        names = _packets(self.name).get(op) or _registered(self.name).get(op)
         if not names:
             from flambeau.ops.as_aten import names as aten_names
 
@@ -479,6 +479,21 @@ def _packets(space: str) -> dict[str, list[str]]:
         for text in _C._list_operators():
             _enter(text.partition("(")[0].strip())
     return _tables.get(space, {})
+
+
+# Namespaces whose operators are Python functions, and the modules that register them when one is first asked for.
+_ON_DEMAND = {"profiler": "flambeau.autograd.profiler"}
+
+
+def _registered(space: str) -> dict[str, list[str]]:
+    """The operators of a namespace that is registered on demand."""
+    module = _ON_DEMAND.pop(space, None)
+    if module is None:
+        return {}
+    import importlib
+
+    importlib.import_module(module).register_operators()
+    return _packets(space)
 
 
 def _enter(full: str) -> None:

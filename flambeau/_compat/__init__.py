@@ -5,7 +5,8 @@
     absent.py        stand-ins for what is not written; `absent_names.py` lists them with the reasons
     c_names.py       names in `_C` that have no native counterpart
     alias.py         `import torch` as a name of flambeau; `bootstrap/` installs it in child processes
-    einops_backend.py  einops on tensors of flambeau without that name
+    hooks.py         libraries that take tensors of flambeau without that name: einops_backend.py, safetensors_backend.py
+    torchvision_extension.py  in place of torchvision's compiled libraries
 
 Two finders serve them. The first answers for `torch/` and for modules that PyTorch has under another path (`RENAMED`). It
 comes before Python's own finders, because they would take a folder without Python files (one that an older version left
@@ -61,6 +62,8 @@ RENAMED = {
     "utils.benchmark.utils.common": "utils.benchmark",
     "utils.benchmark.utils.timer": "utils.benchmark",
 }
+# Modules of other libraries that are changed when they are imported (`hooks.py`), or that are found here.
+_HOOKED = frozenset({"einops._backends", "safetensors.torch", "safetensors.flambeau"})
 # The top-level names that there is something under; all others are answered without a look at the disk.
 _HEADS = {name.partition(".")[0] for name in (*os.listdir(TREE), *RENAMED)}
 
@@ -97,7 +100,7 @@ class Finder:
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         if not name.startswith(_PREFIX):
-            return _einops(path) if name == "einops._backends" else None
+            return _of_library(name, path) if name in _HOOKED else None
         own = name[len(_PREFIX) :]
         if own.partition(".")[0] not in _HEADS:
             return None
@@ -117,10 +120,12 @@ def _file_spec(name: str, file: str, locations: list[str] | None) -> ModuleSpec 
     return spec_from_file_location(name, file, submodule_search_locations=locations)
 
 
-def _einops(path: Sequence[str] | None) -> ModuleSpec | None:
-    from flambeau._compat import einops_backend
+def _of_library(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    if name == "safetensors.flambeau":
+        return ModuleSpec(name, SameModule("flambeau.utils.safetensors"))  # type: ignore[arg-type]
+    from flambeau._compat import hooks
 
-    return einops_backend.spec(path)  # type: ignore[no-any-return]
+    return hooks.spec(name, path)  # type: ignore[no-any-return]
 
 
 class AbsentFinder:
@@ -137,7 +142,7 @@ class AbsentFinder:
 def install() -> None:
     sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]
     sys.meta_path.append(AbsentFinder())  # type: ignore[arg-type]
-    if "einops._backends" in sys.modules:
-        from flambeau._compat import einops_backend
+    if not sys.modules.keys().isdisjoint(_HOOKED):
+        from flambeau._compat import hooks
 
-        einops_backend.add_if_loaded()
+        hooks.add_to_loaded()

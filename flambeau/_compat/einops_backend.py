@@ -2,39 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.machinery import PathFinder
-from types import ModuleType
 from typing import Any
-
-MODULE = "einops._backends"
-
-
-class _Loader:
-    """Loads the module of backends as its own loader does, then adds the backend."""
-
-    def __init__(self, loader: Any) -> None:
-        self.loader = loader
-
-    def create_module(self, spec: Any) -> ModuleType | None:
-        return self.loader.create_module(spec)  # type: ignore[no-any-return]
-
-    def exec_module(self, module: ModuleType) -> None:
-        self.loader.exec_module(module)
-        add(module)
-
-
-def spec(path: Any) -> Any:
-    """The module's own spec, with the loader that adds the backend; None where einops is not found."""
-    found = PathFinder.find_spec(MODULE, path)
-    if found is not None:
-        found.loader = _Loader(found.loader)  # type: ignore[assignment]
-    return found
-
-
-def add_if_loaded() -> None:
-    if MODULE in sys.modules:
-        add(sys.modules[MODULE])
 
 
 def add(backends: Any) -> None:

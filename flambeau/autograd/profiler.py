@@ -36,6 +36,32 @@ class record_function:
         return wrapper
 
 
+_open_ranges: dict[int, record_function] = {}  # of `ops.profiler`, by the number in their handles
+
+
+def register_operators() -> None:
+    """`ops.profiler._record_function_enter` and `_exit`: ranges as operators, the way scripts call them."""
+    import flambeau
+    from flambeau import library
+
+    def enter(name: str, args: str | None = None) -> Any:
+        handle = flambeau.tensor([id(name) ^ time.perf_counter_ns() & 0x7FFFFFFFFFFF])
+        _open_ranges[int(handle)] = record_function(name, args).__enter__()
+        return handle
+
+    def leave(handle: Any) -> None:
+        named_range = _open_ranges.pop(int(handle), None)
+        if named_range is not None:
+            named_range.__exit__()
+
+    for name in ("_record_function_enter", "_record_function_enter_new"):
+        library.define(f"profiler::{name}", "(str name, str? args=None) -> Tensor")
+        library.impl(f"profiler::{name}", "CompositeImplicitAutograd", enter)
+    for name in ("_record_function_exit", "_record_function_exit._RecordFunction"):
+        library.define(f"profiler::{name}", "(Tensor handle) -> ()")
+        library.impl(f"profiler::{name}", "CompositeImplicitAutograd", leave)
+
+
 class emit_nvtx:
     """Would mark operators for a vendor's profiler, which is not written: only `enabled=False` can be entered."""
 

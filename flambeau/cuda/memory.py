@@ -122,6 +122,20 @@ def memory_snapshot(device: Any = None) -> list[dict[str, Any]]:
     return list(segments.values())
 
 
+def _snapshot(device: Any = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:
+    """The allocator's segments in the form that memory viewers read. No history of allocations is recorded."""
+    segments = memory_snapshot(device) if _library.available() else []
+    return {"segments": segments, "device_traces": [], "allocator_settings": {}, "external_annotations": []}
+
+
+def _dump_snapshot(filename: str = "dump_snapshot.pickle", augment_with_fx_traces: bool = False) -> None:
+    """Write `_snapshot()` into a file for a memory viewer."""
+    import pickle
+
+    with open(filename, "wb") as file:
+        pickle.dump(_snapshot(), file)
+
+
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     stats = _statistics(device)
     if not stats:

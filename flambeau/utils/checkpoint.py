@@ -16,6 +16,7 @@ import flambeau as fl
 from flambeau._C import Tensor
 from flambeau.autograd import Function
 from flambeau.autograd.graph import saved_tensors_hooks
+from flambeau.utils._pytree import tree_leaves
 from flambeau.utils._selective import (
     CheckpointPolicy,
     SelectiveCheckpointContext,
@@ -25,7 +26,8 @@ from flambeau.utils._selective import (
 __all__ = [
     "checkpoint", "checkpoint_sequential", "CheckpointFunction", "check_backward_validity", "detach_variable",
     "CheckpointError", "CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_checkpoint_contexts",
-    "set_checkpoint_early_stop", "set_checkpoint_debug_enabled", "noop_context_fn",
+    "set_checkpoint_early_stop", "set_checkpoint_debug_enabled", "noop_context_fn", "get_device_states",
+    "set_device_states",
 ]  # fmt: skip
 
 _EARLY_STOP: bool | None = None  # what `set_checkpoint_early_stop` asks for, over the argument of checkpoint()
@@ -61,6 +63,20 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
 
 def noop_context_fn() -> tuple[Any, Any]:
     return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """Indices of the accelerators that arguments lie on, and the states of their random generators."""
+    devices = sorted(
+        {x.device for x in tree_leaves(args) if isinstance(x, Tensor) and x.device.type == "cuda"}, key=str
+    )
+    return [d.index for d in devices], [fl.cuda.get_rng_state(d) for d in devices]
+
+
+def set_device_states(devices: list[int], states: list[Tensor], *, device_type: str | None = None) -> None:
+    """Put the states that `get_device_states` returned back."""
+    for index, state in zip(devices, states):
+        fl.cuda.set_rng_state(state, fl.device("cuda", index))
 
 
 def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

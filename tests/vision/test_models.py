@@ -1,5 +1,9 @@
 """Models: names, shapes, training by one step, boxes."""
 
+import json
+import zlib
+from pathlib import Path
+
 import pytest
 
 import flambeau as fl
@@ -41,3 +45,39 @@ def test_boxes():
     assert ops.box_iou(boxes, boxes)[0].tolist() == pytest.approx([1.0, 0.81, 0.0])
     back = ops.box_convert(ops.box_convert(boxes, "xyxy", "cxcywh"), "cxcywh", "xyxy")
     assert fl.allclose(back, boxes)
+
+
+def test_state_dicts_have_the_names_and_shapes_of_torchvision():
+    """Checksums of "name (shape)" lines, recorded from torchvision."""
+    recorded = json.loads((Path(__file__).parent / "state_dicts.json").read_text())
+    different = []
+    for name, checksum in recorded.items():
+        options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+        place = "cpu" if name.startswith("ssd") else "meta"  # it runs its backbone to learn the widths
+        with fl.device(place):
+            state = models.get_model(name, **options).state_dict()
+        text = "\n".join(f"{key} {tuple(value.shape)}" for key, value in sorted(state.items()))
+        if zlib.crc32(text.encode()) != checksum:
+            different.append(name)
+    assert sorted(recorded) == models.list_models()
+    assert different == []
+
+
+@pytest.mark.parametrize("name", ["maskrcnn_resnet50_fpn", "retinanet_resnet50_fpn", "fcos_resnet50_fpn"])
+def test_detectors_give_losses_and_detections(name):
+    fl.manual_seed(0)
+    model = models.get_model(name, num_classes=3, min_size=64, max_size=64)
+    target = {
+        "boxes": fl.tensor([[5.0, 5, 40, 50]]),
+        "labels": fl.tensor([1]),
+        "masks": fl.ones(1, 64, 64, dtype=fl.uint8),
+    }
+    losses = model([fl.rand(3, 64, 64)], [target])
+    assert all(bool(loss.isfinite()) for loss in losses.values())
+    sum(losses.values()).backward()
+    assert model.backbone.body.conv1.weight.grad is not None
+    detections = model.eval()([fl.rand(3, 48, 64), fl.rand(3, 64, 40)])
+    assert len(detections) == 2
+    assert {"boxes", "labels", "scores"} <= set(detections[0])
+    with pytest.raises(AssertionError, match="positive height and width"):
+        model.train()([fl.rand(3, 64, 64)], [{**target, "boxes": fl.tensor([[5.0, 5, 5, 9]])}])

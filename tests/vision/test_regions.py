@@ -3,8 +3,9 @@
 import subprocess
 import sys
 
-import flambeau as fl
 import pytest
+
+import flambeau as fl
 
 vision = fl.ops.torchvision
 

@@ -53,14 +53,19 @@ def weights(name: str, **files: str) -> Any:
     return WeightsEnum(name, {**files, "DEFAULT": last})
 
 
-def model(enumeration: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: registers a function that makes a model, and lets it take `weights`."""
+def model(enumeration: Any, tells: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: registers a function that makes a model, and lets it take `weights`.
+
+    tells: the function is told whether there are any, as `trained`.
+    """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         def build(*, weights: Any = None, progress: bool = True, pretrained: bool = False, **options: Any) -> Any:
             chosen = weights if weights is not None else (next(iter(enumeration)) if pretrained else None)
             if isinstance(chosen, str):
                 chosen = enumeration[chosen.rpartition(".")[2]]
+            if tells:
+                options["trained"] = chosen is not None
             network = function(**options)
             if chosen is not None:
                 network.load_state_dict(chosen.get_state_dict(progress=progress, check_hash=True, weights_only=True))
@@ -75,13 +80,52 @@ def model(enumeration: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]
     return register
 
 
-def get_model(name: str, **options: Any) -> Any:
+def variants(namespace: dict[str, Any], make: Callable[..., Any], tells: bool = False, **rows: Any) -> list[str]:
+    """Puts a function `name(weights=, progress=, **options)` and an enumeration of weights for each row into the namespace of
+    a module. A model is `make(row, **options)`; `tells` as for `model`. Returns the new names, for `__all__`."""
+    from flambeau.vision.models._weight_files import FILES
+
+    files = {line.split()[0]: line.split()[1:] for line in FILES.strip().splitlines()}
+    names = []
+    for name, row in rows.items():
+        enumeration_name, *members = files[name]
+        enumeration = weights(enumeration_name, **dict(member.split("=") for member in members))
+
+        def function(row: Any = row, **options: Any) -> Any:
+            return make(row, **options)
+
+        function.__name__ = function.__qualname__ = name
+        function.__module__ = namespace["__name__"]
+        function.__doc__ = f"{name}, with random weights unless members of {enumeration_name} are given."
+        namespace[name] = model(enumeration, tells)(function)
+        namespace[enumeration_name] = enumeration
+        names += [name, enumeration_name]
+    return names
+
+
+def _load_all() -> None:
+    """Import every module that registers models."""
+    from importlib import import_module
+
+    for package in ("detection", "segmentation", "video"):
+        import_module(f"flambeau.vision.models.{package}")
+
+
+def get_model_builder(name: str) -> Callable[..., Any]:
+    """The function that makes a model."""
+    if name.lower() not in _builders:
+        _load_all()
     if name.lower() not in _builders:
         raise ValueError(f"[get_model] expected one of {', '.join(list_models())}, got {name!r}")
-    return _builders[name.lower()](**options)
+    return _builders[name.lower()]
+
+
+def get_model(name: str, **options: Any) -> Any:
+    return get_model_builder(name)(**options)
 
 
 def get_model_weights(name: Any) -> Any:
+    _load_all()
     return _enumerations[name if isinstance(name, str) else name.__name__]
 
 
@@ -100,7 +144,10 @@ def list_models(module: Any = None, include: Any = None, exclude: Any = None) ->
     def matches(name: str, patterns: Any) -> bool:
         return any(fnmatch.fnmatch(name, p) for p in ([patterns] if isinstance(patterns, str) else patterns))
 
+    _load_all()
     names = sorted(_builders)
+    if module is not None:
+        names = [name for name in names if _builders[name].__module__.startswith(module.__name__)]
     if include is not None:
         names = [name for name in names if matches(name, include)]
     return [name for name in names if exclude is None or not matches(name, exclude)]

@@ -56,19 +56,13 @@ def complete_box_iou(boxes1: Tensor, boxes2: Tensor, eps: float = 1e-7) -> Tenso
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     """Indices of the boxes that overlap no better one by more than the threshold, best first."""
-    order = scores.argsort(descending=True, stable=True)
-    overlaps = (box_iou(boxes[order], boxes[order]) > iou_threshold).tolist()
-    chosen: list[int] = []
-    for i, row in enumerate(overlaps):
-        if not any(row[j] for j in chosen):
-            chosen.append(i)
-    return order[flambeau.tensor(chosen, dtype=flambeau.int64)]
+    return flambeau.ops.torchvision.nms(boxes, scores, iou_threshold)
 
 
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
     """The same within each category."""
     if boxes.numel() == 0:
-        return flambeau.empty(0, dtype=flambeau.int64)
+        return flambeau.empty(0, dtype=flambeau.int64, device=boxes.device)
     apart = idxs.to(boxes) * (boxes.max() + 1)
     return nms(boxes + apart[:, None], scores, iou_threshold)
 

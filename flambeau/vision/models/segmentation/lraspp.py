@@ -1,0 +1,4 @@
+"""Under the name that programs import it by."""
+
+from flambeau.vision.models.segmentation import *  # noqa: F403
+from flambeau.vision.models.segmentation import LRASPP  # noqa: F401
