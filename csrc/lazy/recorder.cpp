@@ -1,5 +1,6 @@
 #include "lazy/recorder.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -104,7 +105,18 @@ Recorder& Recorder::make(DeviceType type, Device base) {
   if (!slot) slot = std::make_shared<Recorder>(type, base);
   set_device_fallback(type, Kernel{recording_kernel, slot.get()});
   set_device_allocator(type, {[](size_t) -> void* { return nullptr; }, [](void*, size_t) {}});
+  // An optimizer step is one call; without a kernel it would be taken apart before it gets here.
+  for (Operator* op : OperatorTable::get().all())
+    if (op->kernel(Key::CPU).fn == update_kernel)
+      set_device_kernel(*op, type, Kernel{recording_kernel, slot.get()});
   return *slot;
+}
+
+// Programs are made by Python under this lock, so nobody waits for it while holding Python's.
+std::unique_lock<std::recursive_mutex> Recorder::lock() {
+  std::unique_lock<std::recursive_mutex> held(mutex_, std::try_to_lock);
+  if (!held) wait([&] { held.lock(); });
+  return held;
 }
 
 Recorder* Recorder::find(DeviceType type) {
@@ -113,7 +125,7 @@ Recorder* Recorder::find(DeviceType type) {
 
 void Recorder::set_base(Device base) {
   flush("the device below changes");
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const std::unique_lock<std::recursive_mutex> held = lock();
   base_ = base;
   programs_.clear();
 }
@@ -340,7 +352,25 @@ void Recorder::advance_states(const Operator& op, Value* args, std::vector<std::
   if (any) op.call_with(KeySet(Key::CPU), changed, nothing);
 }
 
-bool Recorder::record(const Operator& op, const Known& known, Value* args, Value* results) {
+// A view is a window on its argument's slot: the calls that use it say so, and nothing has to run.
+bool Recorder::is_window(const Operator& op, const Value* args, const std::vector<Tensor>& twins,
+                         const Value* results) const {
+  if (!(op.flags & kView)) return false;
+  for (size_t i = 0; i < op.schema.args.size(); ++i)
+    if (op.schema.args[i].mutated || (args[i].is_tensor() && !is_here(args[i].tensor()))) return false;
+  const auto shares = [&](const Tensor& t) {
+    return std::any_of(twins.begin(), twins.end(),
+                       [&](const Tensor& twin) { return twin->storage.get() == t->storage.get(); });
+  };
+  for (int i = 0; i < op.n_results(); ++i) {
+    if (results[i].is_tensor() && !shares(results[i].tensor())) return false;
+    for (size_t k = 0; results[i].is_tensor_list() && k < results[i].length(); ++k)
+      if (!shares(results[i].tensors()[k])) return false;
+  }
+  return true;
+}
+
+bool Recorder::record(const Operator& op, const Known& known, Value* args, Value* results, int where) {
   bool foreign = false;
   for (size_t i = 0; i < op.schema.args.size(); ++i) foreign |= args[i].tag() == Value::Tag::Opaque;
   each_tensor(op, args, [&](int, int element, const Tensor& t) {
@@ -358,6 +388,11 @@ bool Recorder::record(const Operator& op, const Known& known, Value* args, Value
     if (error.kind == ErrorKind::NotImplemented) return false;
     throw;
   }
+  if (is_window(op, args, twins, results)) {
+    Call nothing{};
+    take_results(op, args, twins, results, nothing);
+    return true;
+  }
   if (op.flags & kRandom) draw();
   std::vector<std::vector<Tensor>> before;
   Value given[32];
@@ -366,7 +401,7 @@ bool Recorder::record(const Operator& op, const Known& known, Value* args, Value
     advance_states(op, given, before);
     args = given;
   }
-  Call call{&op, {}, {}, {}, {}, {}, line ? line() : -1};
+  Call call{&op, {}, {}, {}, {}, {}, where};
   enter(op, known, args, call);
   take_results(op, args, twins, results, call);
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
@@ -382,14 +417,15 @@ bool Recorder::record(const Operator& op, const Known& known, Value* args, Value
 }
 
 void Recorder::call(const Operator& op, Value* args, Value* results) {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const int where = line();  // takes Python's lock, so it comes before ours
+  const std::unique_lock<std::recursive_mutex> held = lock();
   const Known& k = known(op);
-  if (k.kind == Kind::Copy) return copy(op, args, results);
-  if (k.kind == Kind::ToCopy) return to_copy(op, args, results);
-  if (k.kind == Kind::Host || !record(op, k, args, results)) on_host(op, args, results);
+  if (k.kind == Kind::Copy) return copy(op, args, results, where);
+  if (k.kind == Kind::ToCopy) return to_copy(op, args, results, where);
+  if (k.kind == Kind::Host || !record(op, k, args, results, where)) on_host(op, args, results);
 }
 
-void Recorder::copy(const Operator& op, Value* args, Value* results) {
+void Recorder::copy(const Operator& op, Value* args, Value* results, int where) {
   const Tensor dst = args[0].tensor(), src = args[1].tensor();
   if (!is_here(dst)) {
     static const Operator& copy = OperatorTable::get().at("copy_");
@@ -407,17 +443,17 @@ void Recorder::copy(const Operator& op, Value* args, Value* results) {
     copy_into(held, src);
     given[1] = Value(wrapped(held));
   }
-  record(op, known(op), given, results);
+  record(op, known(op), given, results, where);
 }
 
-void Recorder::to_copy(const Operator& op, Value* args, Value* results) {
+void Recorder::to_copy(const Operator& op, Value* args, Value* results, int where) {
   const Tensor self = args[0].tensor();
   const bool leaves = args[3].tag() == Value::Tag::Device && args[3].to_device().type != type_;
   Value given[32];
   for (size_t i = 0; i < op.schema.args.size(); ++i) given[i] = args[i];
   if (is_here(self) && !leaves) {
     given[3] = Value();
-    record(op, known(op), given, results);
+    record(op, known(op), given, results, where);
     return;
   }
   if (is_here(self)) given[0] = Value(on_base(self, "a tensor is copied to another device"));
@@ -437,7 +473,7 @@ Tensor Recorder::wrapped(const Tensor& base) const {
 }
 
 Tensor Recorder::on_base(const Tensor& t, const char* why) {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const std::unique_lock<std::recursive_mutex> held = lock();
   if (state(t).slot >= 0) flush(why);
   check_value(t);
   Recorded& s = state(t);
@@ -534,7 +570,7 @@ std::vector<Tensor> Recorder::run(const Graph& graph, Executable& program,
 }
 
 void Recorder::flush(const char* why) {
-  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  const std::unique_lock<std::recursive_mutex> held = lock();
   if (graph_.calls.empty() && graph_.slots.empty()) return;
   Graph graph = std::exchange(graph_, Graph());
   const std::vector<int> outputs = graph.outputs();

@@ -57,6 +57,7 @@ class Recorder {
 
   Compile compile;
   std::function<int()> line;             // the line of the program that runs
+  std::function<void(const std::function<void()>&)> wait;  // runs what blocks, without Python\'s lock
   std::function<Ref<Failure>()> caught;  // the exception in flight
   bool interprets_single_calls = false;  // a graph of one call needs no program
   size_t most_calls = 4096;
@@ -83,14 +84,17 @@ class Recorder {
   int slot_of(const Tensor& t);
   int host_slot(const Tensor& t);
   Window window_of(const Tensor& t);
-  bool record(const Operator& op, const Known& known, Value* args, Value* results);
+  std::unique_lock<std::recursive_mutex> lock();
+  bool is_window(const Operator& op, const Value* args, const std::vector<Tensor>& twins,
+                 const Value* results) const;
+  bool record(const Operator& op, const Known& known, Value* args, Value* results, int where);
   void enter(const Operator& op, const Known& known, const Value* args, Call& call);
   void run_meta(const Operator& op, const Value* args, std::vector<Tensor>& twins, Value* results);
   void take_results(const Operator& op, const Value* args, const std::vector<Tensor>& twins, Value* results,
                     Call& call);
   void on_host(const Operator& op, Value* args, Value* results);
-  void copy(const Operator& op, Value* args, Value* results);
-  void to_copy(const Operator& op, Value* args, Value* results);
+  void copy(const Operator& op, Value* args, Value* results, int where);
+  void to_copy(const Operator& op, Value* args, Value* results, int where);
   void advance_states(const Operator& op, Value* args, std::vector<std::vector<Tensor>>& before);
   bool draw();
   std::vector<Tensor> inputs_of(const Graph& graph) const;

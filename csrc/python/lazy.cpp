@@ -99,7 +99,8 @@ bool is_own_code(PyObject* code) {
 
 // The innermost line outside of this package, as a number.
 int line_of_program() {
-  if (!PyGILState_Check()) return -1;
+  if (PyGILState_GetThisThreadState() == nullptr) return -1;  // not a thread of the program
+  const WithGIL gil;                                          // backward runs without the lock
   PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
   int number = -1;
   while (frame) {
@@ -259,6 +260,12 @@ PyObject* make_recorder(PyObject*, PyObject* args) {
     const DeviceType type = parse_device(name).type;
     Recorder& recorder = Recorder::make(type, device_from(base));
     recorder.line = line_of_program;
+    recorder.wait = [](const std::function<void()>& block) {
+      if (!PyGILState_Check()) return block();
+      Py_BEGIN_ALLOW_THREADS;
+      block();
+      Py_END_ALLOW_THREADS;
+    };
     recorder.compile = [&recorder, function = Py_NewRef(compile)](
                            const Graph& graph, const std::vector<int>& outputs,
                            const std::vector<Tensor>& inputs, const char* why) {
