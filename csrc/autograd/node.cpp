@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/ownership.h"
 #include "core/changes.h"
 #include "core/view_tracking.h"
 #include "dispatch/kernel.h"
@@ -497,7 +498,7 @@ void accumulate_grad(const Tensor& t, Tensor&& grad) {
       call_tensor(add_, m.grad, grad, int64_t(1));
   } else if (!m.grad.defined()) {
     // Keep it as it is when nobody else can see it.
-    const bool own = !track && grad->use_count() == 1 && grad->storage->use_count() == 1 && is_dense(grad) &&
+    const bool own = !track && grad->use_count() == 1 && owns_storage(grad) && is_dense(grad) &&
                      grad->python == nullptr && laid_out_like(grad, t);
     if (own)
       m.grad = std::move(grad);

@@ -1,4 +1,5 @@
 // Storage life time and the allocators of registered devices.
+#include "core/ownership.h"
 #include "core/storage.h"
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include "core/error.h"
 
 namespace fl {
+
+int64_t (*recorded_references)(const Storage& storage) = nullptr;
 
 std::atomic<int64_t> unusual_storages{0};
 

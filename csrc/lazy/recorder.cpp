@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "core/ownership.h"
 #include "dispatch/builtin.h"
 #include "dispatch/shared_key.h"
 #include "lazy/interpreter.h"
@@ -101,6 +102,9 @@ class Plainly {
 }  // namespace
 
 Recorder& Recorder::make(DeviceType type, Device base) {
+  recorded_references = [](const Storage& storage) -> int64_t {
+    return static_cast<const Recorded&>(*storage.recorded).slot >= 0;
+  };
   auto& slot = recorder_at(type);
   if (!slot) slot = std::make_shared<Recorder>(type, base);
   set_device_fallback(type, Kernel{recording_kernel, slot.get()});
