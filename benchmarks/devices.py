@@ -1,122 +1,223 @@
-"""Figures of devices: host time of an outside operator, lazy training, OpenCL and XLA against the CPU.
+"""The seven figures of devices: an outside device, OpenCL, lazy tensors and XLA, each beside what it is measured against.
 
-    python benchmarks/devices.py [--steps 200]
+    python benchmarks/devices.py [--steps 200] [--gpt-steps 10] [--only lines,overhead,...] [--json FILE]
 
-Prints one line for each figure; those whose library is not installed are left out with a message. Times are the best of
-several rounds that take turns, so run it on an idle machine.
+Prints a line for each figure: what it is, its value, and the most that it may be. One whose library is not installed is left
+out with a message. Times are the best of rounds in which the sides take turns, on one thread; run it on an idle machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import models
 
 import flambeau as fl
 from flambeau import lazy
 
 F = fl.nn.functional
+Step = Callable[[], Any]
 
 
-def best(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """The best time of each in microseconds."""
-    times = dict.fromkeys(functions, float("inf"))
-    for function in functions.values():
-        for _ in range(3):
-            function()
+class Figure(NamedTuple):
+    name: str
+    value: float
+    most: float
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.value:.2f} (at most {self.most:g}); {self.detail}"
+
+
+def best(sides: dict[str, Step], rounds: int) -> dict[str, float]:
+    """The best time of each side in microseconds."""
+    times = dict.fromkeys(sides, float("inf"))
+    for step in sides.values():
+        for _ in range(4):
+            step()
     for _ in range(rounds):
-        for name, function in functions.items():
+        for name, step in sides.items():
             started = time.perf_counter()
-            function()
+            step()
             times[name] = min(times[name], (time.perf_counter() - started) * 1e6)
     return times
 
 
-def mlp_step(device: str, compiled: bool = False, finish: Callable[[], None] = lambda: None) -> Callable[[], None]:
-    """A training step of a small MLP."""
-    fl.manual_seed(0)
-    model = fl.nn.Sequential(
-        fl.nn.Linear(64, 256), fl.nn.GELU(), fl.nn.Linear(256, 256), fl.nn.GELU(), fl.nn.Linear(256, 10)
-    )
-    model = model.to(device)
+def ratio(name: str, most: float, sides: dict[str, Step], rounds: int) -> Figure:
+    """The time of the first side over that of the second; the others are shown."""
+    times = best(sides, rounds)
+    first, second = list(times.values())[:2]
+    return Figure(name, first / second, most, ", ".join(f"{side} {t:.0f} µs" for side, t in times.items()))
+
+
+def training_step(name: str, device: str, compiled: bool = False, finish: Step = lambda: None, small: bool = False) -> Step:
+    """A training step with SGD of a model in `models.py`."""
+    task = models.make(fl, name, small)
+    model = task.model.to(device)
     optimizer = fl.optim.SGD(model.parameters(), lr=0.01)
-    x, y = fl.randn(64, 64).to(device), fl.randint(0, 10, (64,)).to(device)
-    forward = (
-        fl.compile(lambda x, y: F.cross_entropy(model(x), y)) if compiled else lambda x, y: F.cross_entropy(model(x), y)
-    )
+    x, y = (t.to(device) for t in task.batch(0))
+
+    def forward(x: Any, y: Any) -> Any:
+        return task.loss(model(x), y)
+
+    loss_of = fl.compile(forward) if compiled else forward
 
     def step() -> None:
         optimizer.zero_grad()
-        forward(x, y).backward()
+        loss_of(x, y).backward()
         optimizer.step()
         finish()
 
     return step
 
 
-def overhead() -> None:
+# ---------------------------------------------------------------- the figures
+
+
+def lines(options: Any) -> list[Figure]:
+    """Lines of a device that brings memory, a copy and a printer: the one in the tree that uses nothing but the public API."""
+    path = Path(fl.__file__).parent / "backends" / "opencl.py"
+    count = sum(1 for line in path.read_text().splitlines() if line.strip())
+    return [Figure("lines of a device with a printer", count, 500, "flambeau/backends/opencl.py, without empty lines")]
+
+
+def overhead(options: Any) -> list[Figure]:
+    """Host time of one operator: on a device written in Python, and recorded."""
     from flambeau.backends import register_device
 
-    register_device(
-        "benchchip", pointwise=lambda expr, operands, out, dtype: None, reduction=lambda plan, source, out: None
-    )
+    register_device("benchchip", pointwise=lambda expr, operands, out, dtype: None, reduction=lambda plan, source, out: None)
     x = fl.empty(4, device="benchchip")
-    times = best({"add": lambda: [x + x for _ in range(100)]}, 50)
-    print(f"eager operator on an outside device, host time: {times['add'] / 100:.2f} µs")
-    y = fl.empty(4, device="lazy")
-
-    def recorded() -> None:
-        z = y
-        for _ in range(100):
+    outside = best({"add": lambda: [x + x for _ in range(100)]}, 50)["add"] / 100
+    y = fl.ones(4, device="lazy")
+    lazy.mark_step()
+    recorded = float("inf")
+    for _ in range(50):
+        z, started = y, time.perf_counter()
+        for _ in range(200):
             z = z + y
+        recorded = min(recorded, (time.perf_counter() - started) * 1e6 / 200)
         lazy.mark_step()
-
-    times = best({"record": recorded}, 50)
-    print(f"recording and running 100 lazy additions: {times['record'] / 100:.2f} µs each")
-
-
-def training(steps: int) -> None:
-    times = best(
-        {"eager": mlp_step("cpu"), "lazy": mlp_step("lazy", finish=lazy.mark_step), "compile": mlp_step("cpu", True)},
-        steps,
-    )
-    print(
-        f"MLP step: eager {times['eager']:.0f} µs, lazy {times['lazy']:.0f}, compile {times['compile']:.0f}; lazy/eager {times['lazy'] / times['eager']:.2f}"
-    )
+    return [
+        Figure("host time of an eager operator on an outside device, µs", outside, 10, "x + x, hooks that do nothing"),
+        Figure("host time of a recorded operator, µs", recorded, 1.5, "x + y on lazy tensors"),
+    ]
 
 
-def opencl(steps: int) -> None:
-    try:
-        from flambeau.backends import opencl as module
-    except ImportError as error:
-        return print(f"OpenCL is left out: {error}")
-    wait = module.device.synchronize
-    times = best({"cpu": mlp_step("cpu", True), "opencl": mlp_step("opencl", True, wait)}, steps)
-    print(
-        f"compiled MLP step: CPU {times['cpu']:.0f} µs, OpenCL {times['opencl']:.0f}; ratio {times['opencl'] / times['cpu']:.2f}"
-    )
+def opencl(options: Any) -> list[Figure]:
+    from flambeau.backends import opencl as module
+
+    sides = {
+        "OpenCL": training_step("mlp", "opencl", True, module.device.synchronize),
+        "CPU": training_step("mlp", "cpu", True),
+    }
+    return [ratio("OpenCL, compiled MLP training step / the CPU's", 2, sides, max(options.steps // 4, 5))]
 
 
-def xla(steps: int) -> None:
-    try:
-        import jaxlib  # noqa: F401
-    except ImportError as error:
-        return print(f"XLA is left out: {error}")
+def lazy_mlp(options: Any) -> list[Figure]:
+    sides = {
+        "lazy": training_step("mlp", "lazy", finish=lazy.mark_step), "eager": training_step("mlp", "cpu"),
+        "compile": training_step("mlp", "cpu", True),
+    }  # fmt: skip
+    return [ratio("lazy MLP training step / eager", 0.5, sides, options.steps)]
+
+
+def lazy_gpt(options: Any) -> list[Figure]:
+    sides = {
+        "lazy": training_step("gpt", "lazy", finish=lazy.mark_step, small=options.small),
+        "compile": training_step("gpt", "cpu", True, small=options.small),
+    }
+    return [ratio("lazy GPT training step / compile", 1.15, sides, options.gpt_steps)]
+
+
+def compiles(options: Any) -> list[Figure]:
+    """Programs made after each of three batch sizes was seen, with a learning rate and dropout that change."""
+    model = fl.nn.Sequential(fl.nn.Linear(64, 64), fl.nn.GELU(), fl.nn.Dropout(0.1), fl.nn.Linear(64, 10)).to("lazy")
+    optimizer = fl.optim.AdamW(model.parameters())
+    sizes, seen, late = (16, 32, 8), set(), 0
+    for step in range(1000):
+        size = sizes[step % 3] if step > 2 else 16
+        before = len(lazy.compilations())
+        optimizer.param_groups[0]["lr"] = 0.01 / (step + 1)
+        x, y = fl.randn(size, 64, device="lazy"), fl.randint(0, 10, (size,), device="lazy")
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        lazy.mark_step()
+        if step >= 3 and size in seen:
+            late += len(lazy.compilations()) - before
+        seen.add(size)
+    return [Figure("compiles in steps 3 to 1000 of a lazy loop", late, 0, "after each of three batch sizes was seen once")]
+
+
+def jax_step(width: int, hidden: int, batch: int) -> Step:
+    """Loss and gradients of the same MLP in JAX."""
+    import jax
+    import jax.numpy as jnp
+
+    keys = jax.random.split(jax.random.PRNGKey(0), 4)
+    weights = [jax.random.normal(keys[0], (width, hidden)) / 10, jax.random.normal(keys[1], (hidden, 10)) / 10]
+    biases = [jnp.zeros(hidden), jnp.zeros(10)]
+    x, y = jax.random.normal(keys[2], (batch, width)), jax.random.randint(keys[3], (batch,), 0, 10)
+
+    def loss(weights: Any, biases: Any) -> Any:
+        logits = jax.nn.relu(x @ weights[0] + biases[0]) @ weights[1] + biases[1]
+        return -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1).mean()
+
+    step = jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
+    return lambda: jax.block_until_ready(step(weights, biases))
+
+
+def xla(options: Any) -> list[Figure]:
+    """Forward and backward on XLA against JAX doing the same."""
+    import jax  # noqa: F401
+
     from flambeau import xla as module
 
-    times = best({"cpu": mlp_step("cpu", True), "xla": mlp_step("xla", finish=module.sync)}, steps)
-    print(f"MLP step: CPU compiled {times['cpu']:.0f} µs, XLA {times['xla']:.0f}")
+    task = models.make(fl, "mlp")
+    model = task.model.to("xla")
+    x, y = (t.to("xla") for t in task.batch(0))
+
+    def step() -> None:
+        model.zero_grad()
+        task.loss(model(x), y).backward()
+        module.sync()
+
+    sides = {"XLA": step, "JAX": jax_step(100, 50, 32)}
+    return [ratio("XLA, MLP forward and backward / JAX", 1.2, sides, options.steps)]
+
+
+FIGURES = {
+    "lines": lines, "overhead": overhead, "opencl": opencl, "lazy_mlp": lazy_mlp, "lazy_gpt": lazy_gpt,
+    "compiles": compiles, "xla": xla,
+}  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=200)
-    steps = parser.parse_args().steps
-    overhead()
-    training(steps)
-    opencl(max(steps // 4, 5))
-    xla(max(steps // 4, 5))
+    parser.add_argument("--gpt-steps", type=int, default=10)
+    parser.add_argument("--small", action="store_true", help="a small GPT, to see that everything runs")
+    parser.add_argument("--only", default=",".join(FIGURES), help=f"figures by name (default: {','.join(FIGURES)})")
+    parser.add_argument("--json", metavar="FILE")
+    options = parser.parse_args()
+    fl.set_num_threads(1)
+    figures: list[Figure] = []
+    for name in options.only.split(","):
+        try:
+            found = FIGURES[name](options)
+        except (ImportError, NotImplementedError) as why:
+            print(f"{name} is left out: {why}", flush=True)
+            continue
+        for figure in found:
+            print(figure, flush=True)
+        figures += found
+    if options.json:
+        Path(options.json).write_text(json.dumps([f._asdict() for f in figures], indent=1))
 
 
 if __name__ == "__main__":

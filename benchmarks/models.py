@@ -138,7 +138,7 @@ def _gpt(torch: Any, small: bool) -> Task:
             self.norm, self.head = nn.LayerNorm(d), nn.Linear(d, vocabulary, bias=False)
 
         def forward(self, tokens: Any) -> Any:
-            x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1]))
+            x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
             for block in self.blocks:
                 x = block(x)
             return self.head(self.norm(x))
