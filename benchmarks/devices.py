@@ -55,7 +55,9 @@ def ratio(name: str, most: float, sides: dict[str, Step], rounds: int) -> Figure
     return Figure(name, first / second, most, ", ".join(f"{side} {t:.0f} µs" for side, t in times.items()))
 
 
-def training_step(name: str, device: str, compiled: bool = False, finish: Step = lambda: None, small: bool = False) -> Step:
+def training_step(
+    name: str, device: str, compiled: bool = False, finish: Step = lambda: None, small: bool = False
+) -> Step:
     """A training step with SGD of a model in `models.py`."""
     task = models.make(fl, name, small)
     model = task.model.to(device)
@@ -90,7 +92,9 @@ def overhead(options: Any) -> list[Figure]:
     """Host time of one operator: on a device written in Python, and recorded."""
     from flambeau.backends import register_device
 
-    register_device("benchchip", pointwise=lambda expr, operands, out, dtype: None, reduction=lambda plan, source, out: None)
+    register_device(
+        "benchchip", pointwise=lambda expr, operands, out, dtype: None, reduction=lambda plan, source, out: None
+    )
     x = fl.empty(4, device="benchchip")
     outside = best({"add": lambda: [x + x for _ in range(100)]}, 50)["add"] / 100
     y = fl.ones(4, device="lazy")
@@ -151,7 +155,9 @@ def compiles(options: Any) -> list[Figure]:
         if step >= 3 and size in seen:
             late += len(lazy.compilations()) - before
         seen.add(size)
-    return [Figure("compiles in steps 3 to 1000 of a lazy loop", late, 0, "after each of three batch sizes was seen once")]
+    return [
+        Figure("compiles in steps 3 to 1000 of a lazy loop", late, 0, "after each of three batch sizes was seen once")
+    ]
 
 
 def jax_step(width: int, hidden: int, batch: int) -> Step:

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "core/ownership.h"
 #include "core/changes.h"
+#include "core/ownership.h"
 #include "core/view_tracking.h"
 #include "dispatch/kernel.h"
 

@@ -1,6 +1,6 @@
 // Storage life time and the allocators of registered devices.
-#include "core/ownership.h"
 #include "core/storage.h"
+#include "core/ownership.h"
 
 #include <algorithm>
 #include <cstring>

@@ -56,10 +56,10 @@ class Recorder {
   void call(const Operator& op, Value* args, Value* results);
 
   Compile compile;
-  std::function<int()> line;             // the line of the program that runs
+  std::function<int()> line;                               // the line of the program that runs
   std::function<void(const std::function<void()>&)> wait;  // runs what blocks, without Python\'s lock
-  std::function<Ref<Failure>()> caught;  // the exception in flight
-  bool interprets_single_calls = false;  // a graph of one call needs no program
+  std::function<Ref<Failure>()> caught;                    // the exception in flight
+  bool interprets_single_calls = false;                    // a graph of one call needs no program
   size_t most_calls = 4096;
   Metrics metrics;
   Device base() const { return base_; }

@@ -68,7 +68,10 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 
 def _is_truncated(operand: Any, compute: Any) -> bool:
-    """Whether eager mode drops the high bits of an operand: a single integer that is wider than what it meets."""
+    """Whether an operand is not what conversion in a kernel would make of it: eager mode drops the high bits of a single
+    integer that is wider than what it meets, and a fraction is a true boolean, which kernels hold as integers."""
+    if compute == fl.bool and isinstance(operand, RecordedValue):
+        return records.dtype_class(operand.dtype) in "fc"
     single = isinstance(operand, RecordedValue) and not operand.size and records.dtype_class(operand.dtype) == "i"
     return single and records.dtype_class(compute) == "i" and operand.dtype.itemsize > compute.itemsize
 

@@ -219,6 +219,15 @@ def _preparation(graph: GraphModule, wanted: list[Node]) -> Callable[..., Sequen
 # ---------------------------------------------------------------------------------------------- running
 
 
+def _becomes_boolean(call: RecordedCall, scalar: RecordedValue) -> bool:
+    """Whether a fraction is converted to a boolean, which kernels hold as integers: only its value says which."""
+    record = find_record(call.op._full_name)
+    if record is None or record.kind != "pointwise" or record.details["promote"] not in ("first", "self"):
+        return False
+    first = call.args[0] if call.args else None
+    return isinstance(first, RecordedValue) and first.dtype == fl.bool and scalar.dtype.is_floating_point
+
+
 class _Refused(BaseException):
     """A scalar takes part in what cannot read it from memory. Not a failure, hence no Exception."""
 
@@ -375,6 +384,8 @@ class ScalarGraphCompiler(GraphCompiler):
                 used.add(argument)
                 return scalars[argument]
             if isinstance(argument, RecordedValue):
+                if argument in scalars and _becomes_boolean(call, argument):
+                    raise _Refused
                 return scalars.get(argument, argument)
             if isinstance(argument, (list, tuple)) and any(v in scalars for v in values_in(argument)):
                 raise _Refused

@@ -121,7 +121,11 @@ class Replay:
 @functools.cache
 def _formals(op: Any) -> list[bool]:
     """Of each argument: whether it is a tensor, so that a number has to be one that promotes like a number."""
-    return [str(a.type) == "Tensor" for a in op._schema.arguments]
+    from flambeau.ops.record import find
+
+    record = find(op._full_name)
+    formals = op._schema.arguments if record is None else record.schema.args
+    return [str(a.type) == "Tensor" for a in formals]
 
 
 def _operand(is_tensor: bool, value: Any) -> Any:

@@ -183,3 +183,11 @@ def test_saving_and_loading(tmp_path):
     x = fl.arange(4.0).to("lazy") * 2
     fl.save(x, tmp_path / "x.pt")
     assert fl.load(tmp_path / "x.pt").tolist() == [0, 2, 4, 6]
+
+
+def test_booleans_filled_with_fractions():
+    x, mask = fl.tensor([False, False, True]), fl.tensor([True, False, False])
+    y = (x.to("lazy") ^ False).masked_fill(mask.to("lazy"), 0.5)
+    assert y.tolist() == [True, False, True]
+    step = fl.compile(lambda x, mask, value: x.masked_fill(mask, value))
+    assert [step(x, mask, value).tolist()[0] for value in (0.5, 0.25, 0.0, 0.75)] == [True, True, False, True]
