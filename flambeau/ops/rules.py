@@ -93,9 +93,17 @@ class Rules:
         return {name: rule for name, rule in self._table.items() if rule is not None}
 
 
+# Operators without a record, of a namespace of their own, whose rules are in a family.
+_NAMESPACES = {"quantized_decomposed": "flambeau.ops.quantized"}
+
+
 def family_of(name: str) -> str | None:
     """The package of the family of an operator."""
     from flambeau import _C
+
+    space, colons, _ = name.partition("::")
+    if colons:
+        return _NAMESPACES.get(space)
 
     place = _C._record_place(name)
     return None if place is None else place[0].rpartition(".")[0]

@@ -46,7 +46,7 @@ def test_which_layers_are_taken():
 
 def test_state_dicts_go_through_files():
     small, other = quantize_dynamic(model()), quantize_dynamic(model())
-    small[0].weight().int_repr().zero_()
+    small[0].set_weight_bias(fl.quantize_per_tensor(fl.ones(32, 16), 0.1, 0, fl.qint8), small[0].bias())
     file = io.BytesIO()
     fl.save(small.state_dict(), file)
     file.seek(0)
@@ -59,3 +59,12 @@ def test_stubs_do_nothing():
     wrapped = QuantWrapper(nn.Identity())
     assert wrapped(X) is X and DeQuantStub()(QuantStub()(X)) is X
     assert fl.quantization.quantize_dynamic is quantize_dynamic
+
+
+def test_layers_are_compiled_exported_and_traced():
+    small = quantize_dynamic(nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4)).eval())
+    x = fl.randn(3, 16)
+    wanted = small(x)
+    assert fl.allclose(fl.compile(small, fullgraph=True)(x), wanted)
+    assert fl.allclose(fl.export.export(small, (x,)).module()(x), wanted)
+    assert fl.allclose(fl.jit.trace(small, (x,))(x), wanted)

@@ -56,6 +56,25 @@ def test_c_program_gives_the_results_of_python(model, tmp_path):
     assert "4 constants" in done.stderr
 
 
+def test_c_program_runs_a_quantized_model(model, tmp_path):
+    from flambeau.ao.quantization.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from flambeau.ao.quantization.quantizer import x86_inductor_quantizer as x86
+
+    sizes = ({0: Dim("batch", min=2, max=20)},)
+    quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
+    prepared = prepare_pt2e(export(model[0], (fl.randn(4, 6),), dynamic_shapes=sizes).module(), quantizer)
+    prepared(fl.randn(64, 6))
+    small = convert_pt2e(prepared)
+    path = tmp_path / "quantized.pt2"
+    aoti_compile_and_package(export(small, (fl.randn(4, 6),), dynamic_shapes=sizes), package_path=path)
+    done = run(built(HERE / "package.c", tmp_path, "-std=c11"), path, "5")
+    assert done.returncode == 0, done.stderr
+    x = (fl.arange(30) % 7).float().reshape(5, 6) / 7 - 0.5
+    found = fl.tensor([float(line) for line in done.stdout.split()]).reshape(5, 3)
+    fl.testing.assert_close(found, small(x), atol=0.01, rtol=0)
+    fl.testing.assert_close(found, model[0](x).detach(), atol=0.02, rtol=0)
+
+
 def test_cpp_interface(model, tmp_path):
     done = run(built(HERE / "interface.cpp", tmp_path, "-std=c++17"), model[1])
     assert done.returncode == 0, done.stderr

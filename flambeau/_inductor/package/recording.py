@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from flambeau._inductor import config
 from flambeau._inductor.compile_fx import GraphCompiler
 from flambeau._inductor.package import sampling
 from flambeau._inductor.package.sampling import Point
+from flambeau._inductor.quantized import compute_with_integers
 from flambeau.ops.symbolic.expr import evaluate
 from flambeau.utils import _pytree as pytree
 
@@ -60,7 +62,8 @@ class ProgramFunction:
     def __init__(self, program: Any) -> None:
         signature = program.graph_signature
         self.program = program
-        self.module = program.graph_module
+        self.module = copy.deepcopy(program.graph_module)
+        self.is_quantized = compute_with_integers(self.module, differentiated=False)
         self.members: list[tuple[str, Any]] = []
         self.inputs: list[UserInput] = []
         self.order: list[Any] = []  # of the graph's inputs: ("member", i), ("input", i) or ("value", v)

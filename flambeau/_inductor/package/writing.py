@@ -37,6 +37,8 @@ def compile_package(
     """Compiles an exported program into a package, and checks it against the program at sizes that were not recorded."""
     settings, metadata = _settings(configs or {})
     function = ProgramFunction(program)
+    if function.is_quantized:
+        settings.setdefault("freezing", True)  # weights are packed once
     with build.collecting() as collection:
         recording, groups = record(function, settings)
     objects = collection.objects(INSTRUCTION_SETS) if collection.kernels else {}

@@ -64,6 +64,8 @@ def convert_pt2e(
     observers_to_pairs(model)
     if fold_quantize:
         fold.fold_quantized_constants(model)
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)  # rounding has no derivative, and integers are quicker without
     return allow_exported_model_train_eval(model)  # type: ignore[no-any-return]
 
 
@@ -98,4 +100,5 @@ def allow_exported_model_train_eval(model: Any) -> Any:
         return _set_mode(model, mode)
 
     model.train, model.eval = train, lambda: train(False)
+    model.forward  # noqa: B018  printed code is compiled when it is first asked for, which captures cannot look into
     return model

@@ -23,3 +23,26 @@ def int8_convolution(input: Geometry, weight: Geometry, stride: Ints, padding: I
 
 def _of(values: Ints, d: int) -> int:
     return values[0] if len(values) == 1 else values[d - 2]  # type: ignore[no-any-return]
+
+
+@shape(
+    "quantized_decomposed::quantize_per_tensor", "quantized_decomposed::quantize_per_tensor.tensor",
+    "quantized_decomposed::quantize_per_tensor.tensor2", "quantized_decomposed::dequantize_per_tensor",
+    "quantized_decomposed::dequantize_per_tensor.tensor", "quantized_decomposed::dequantize_per_tensor.tensor2",
+    "quantized_decomposed::quantize_per_channel", "quantized_decomposed::dequantize_per_channel",
+    "quantized_decomposed::quantize_per_token", "quantized_decomposed::dequantize_per_token",
+    "quantized_decomposed::quantize_per_channel_group", "quantized_decomposed::dequantize_per_channel_group",
+)  # fmt: skip
+def rounded(input: Geometry) -> Ints:
+    return input.sizes
+
+
+@shape("quantized_decomposed::choose_qparams.tensor", "quantized_decomposed::choose_qparams_symmetric.tensor")
+def choose_qparams(input: Geometry) -> list[Ints]:
+    return [(1,), (1,)]
+
+
+@shape("quantized_decomposed::choose_qparams_per_token", "quantized_decomposed::choose_qparams_per_token_asymmetric")
+def choose_qparams_per_token(input: Geometry) -> list[Ints]:
+    sizes = (*input.sizes[:-1], 1)
+    return [sizes, sizes]

@@ -119,6 +119,8 @@ def _decomposed(model: GraphModule, value: Node, observer: Any, grid: Any, per_c
         arguments = (float(scale.reshape(-1)[0]), int(zero_point.reshape(-1)[0]), *ends)
         quantize, dequantize = ops.quantize_per_tensor.default, ops.dequantize_per_tensor.default
     quantized = _with_values(call(quantize, (value, *arguments)), value, ends[2])
+    if per_channel and not bool(zero_point.any()):  # kernels are quicker when they know it
+        arguments = (arguments[0], None, *arguments[2:])
     return _with_values(call(dequantize, (quantized, *arguments)), value, fl.float32)
 
 

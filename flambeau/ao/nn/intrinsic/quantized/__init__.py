@@ -33,9 +33,7 @@ class _LinearThen(quantized.Linear):
 
     def forward(self, x: Any) -> QuantizedTensor:
         x = self._input(x)
-        values = fl._ops._int8_linear(
-            x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, 1.0, 0, None
-        )
+        values = fl._ops._int8_linear(x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), 1.0, 0, None)
         return self._quantized(self.after(values), x.dtype)
 
 
@@ -107,7 +105,7 @@ class ConvAdd2d(quantized.Conv2d):
         x = self._input(input)
         integers, padding = self._padded(x.int_repr())
         result = fl._ops._int8_convolution(
-            integers, x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, self.stride, padding, self.dilation,
+            integers, x.q_scale(), x.q_zero_point(), *self.operands(), self.stride, padding, self.dilation,
             self.groups, self.scale, self.zero_point, integers.dtype, self.post_op, extra_input.dequantize(),
         )  # fmt: skip
         return self._held(result, x)

@@ -110,7 +110,7 @@ class Linear(quantized.Linear):
         if self.dtype is fl.float16:
             values = fl.nn.functional.linear(x, self._weight.float(), self._bias)
             return values.relu() if self.post_op == "relu" else values
-        return _ops._int8_linear_dynamic(x, *self.operands(), self._bias, True, False, self.post_op)
+        return _ops._int8_linear_dynamic(x, *self.operands(), True, False, self.post_op)
 
     def _get_name(self) -> str:
         return "DynamicQuantizedLinear"
@@ -130,7 +130,7 @@ def _dynamic_convolution(kind: Any) -> Any:
             settings = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
             return convolve(x.dequantize(), self.weight().dequantize(), self._bias, *settings)  # type: ignore[no-any-return]
         return _ops._int8_convolution(
-            x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, self.stride, self.padding,
+            x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), self.stride, self.padding,
             self.dilation, self.groups, 1.0, 0, None, self.post_op,
         )  # fmt: skip
 

@@ -93,7 +93,7 @@ class WeightedQuantizedModule(OnGrid):
     def set_weight_bias(self, w: QuantizedTensor | None, b: Tensor | None) -> None:
         """Gives the layer its weight and bias."""
         self._weight, self._bias = w, None if b is None else b.detach().float()
-        self._operands = None
+        self._operands = self._kernel_operands()
 
     def _weight_bias(self) -> tuple[Any, Any]:
         return self._weight, self._bias
@@ -110,16 +110,23 @@ class WeightedQuantizedModule(OnGrid):
         raise TypeError(f"[{type(self).__name__}] expected a layer, got a base class")
 
     def operands(self) -> tuple[Any, ...]:
-        """Integers of the weight, the same as the kernel reads them, scales and zero points: as the operators take them."""
-        if self._operands is None:
-            if self._weight is None:
-                raise RuntimeError(f"[{self._get_name()}] expected a layer with a weight, got one without")
-            grid = self._weight._grid
-            scales = fl.as_tensor(grid.scale, dtype=fl.float32).reshape(-1)
-            zero_points = fl.as_tensor(grid.zero_point).to(fl.int32).reshape(-1)
-            integers = self._weight.int_repr()
-            self._operands = integers, self.packed(integers), scales, zero_points if bool(zero_points.any()) else None
+        """Integers of the weight, the same as the kernel reads them, scales, zero points and bias: as the operators take them.
+
+        They are plain tensors, so that a layer on plain tensors can be captured.
+        """
+        if self._operands is None:  # the weight came from a checkpoint
+            self._operands = self._kernel_operands()
         return self._operands
+
+    def _kernel_operands(self) -> tuple[Any, ...]:
+        weight = self._weight
+        if not isinstance(weight, QuantizedTensor):
+            return ()
+        grid = weight._grid
+        scales = fl.as_tensor(grid.scale, dtype=fl.float32).reshape(-1)
+        zero_points = fl.as_tensor(grid.zero_point).to(fl.int32).reshape(-1)
+        integers = weight.int_repr()
+        return integers, self.packed(integers), scales, zero_points if bool(zero_points.any()) else None, self._bias
 
     def _input(self, x: Any) -> QuantizedTensor:
         if not isinstance(x, QuantizedTensor):

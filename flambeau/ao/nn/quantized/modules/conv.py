@@ -55,7 +55,7 @@ class _ConvNd(WeightedQuantizedModule):
         x = self._input(input)
         integers, padding = self._padded(x.int_repr())
         result = _ops._int8_convolution(
-            integers, x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, self.stride, padding, self.dilation,
+            integers, x.q_scale(), x.q_zero_point(), *self.operands(), self.stride, padding, self.dilation,
             self.groups, self.scale, self.zero_point, integers.dtype, self.post_op,
         )  # fmt: skip
         return self._held(result, x)

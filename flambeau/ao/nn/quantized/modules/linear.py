@@ -65,7 +65,7 @@ class Linear(WeightedQuantizedModule):
 
     def set_weight_bias(self, w: Any, b: Tensor | None) -> None:
         self._packed_params.set_weight_bias(w, None if b is None else b.detach().float())
-        self._operands = None
+        self._operands = self._kernel_operands()
 
     def _weight_bias(self) -> tuple[Any, Any]:
         return self._packed_params._weight_bias()
@@ -92,7 +92,7 @@ class Linear(WeightedQuantizedModule):
     def forward(self, x: Any) -> QuantizedTensor:
         x = self._input(x)
         integers = _ops._int8_linear(
-            x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), self._bias, self.scale, self.zero_point,
+            x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), self.scale, self.zero_point,
             x.int_repr().dtype, self.post_op,
         )  # fmt: skip
         return self._held(integers, x)

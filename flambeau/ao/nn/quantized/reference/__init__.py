@@ -52,9 +52,9 @@ class ReferenceModule(Module):
     def dequantized_weight(self) -> Any:
         ops = fl.ops.quantized_decomposed
         if self.per_channel:
-            return ops.dequantize_per_channel(self.weight, self.scale, self.zero_point, 0, -128, 127, fl.int8)
+            return ops.dequantize_per_channel.default(self.weight, self.scale, self.zero_point, 0, -128, 127, fl.int8)
         scale, zero_point = float(self.scale), int(self.zero_point)
-        return ops.dequantize_per_tensor(self.weight, scale, zero_point, -128, 127, fl.int8)
+        return ops.dequantize_per_tensor.default(self.weight, scale, zero_point, -128, 127, fl.int8)
 
     def forward(self, x: Any) -> Any:
         weight = self.dequantized_weight()
