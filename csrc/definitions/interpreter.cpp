@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "definitions/object.h"
 #include "definitions/operations.h"
@@ -38,6 +39,10 @@ class Interpreter {
   Object result;
 
  private:
+  std::optional<Object> literal(const Node& n);
+  Object variable(const Node& n);
+  Object first_that_decides(const Node& n);  // the value of `and` and `or`
+  Object blueprint(const Node& n);           // of a class
   Object global(const Node& n);
   Object call_node(const Node& n);
   Object compare(const Node& n);
@@ -90,11 +95,11 @@ Object Interpreter::function(const Node& n) {
   return made;
 }
 
-Object Interpreter::expr(const Node& n) {
+std::optional<Object> Interpreter::literal(const Node& n) {
   switch (n.kind) {
     case Kind::Absent:
     case Kind::None:
-      return {};
+      return Object();
     case Kind::True:
       return Object(true);
     case Kind::False:
@@ -109,11 +114,38 @@ Object Interpreter::expr(const Node& n) {
       return Object(n.text);
     case Kind::Ellipsis:
       return Object::enumerator(Type::Ellipsis, 0);
-    case Kind::Local: {
-      Object* found = scope_->find(n.text);
-      FL_CHECK(found, "[definition] expected a variable with a value, got ", n.text);
-      return *found;
-    }
+    default:
+      return std::nullopt;
+  }
+}
+
+Object Interpreter::variable(const Node& n) {
+  Object* value = scope_->find(n.text);
+  FL_CHECK(value, "[definition] expected a variable with a value, got ", n.text);
+  return *value;
+}
+
+Object Interpreter::first_that_decides(const Node& n) {
+  Object value;
+  for (const Node& child : n.children) {
+    value = expr(child);
+    if (truth(value) == (n.kind == Kind::Or)) break;
+  }
+  return value;
+}
+
+Object Interpreter::blueprint(const Node& n) {
+  Object result = Object::of(Type::Blueprint, {});
+  result.heap->function = &n;
+  result.heap->scope = scope_;
+  for (const Node& method : n.children) result.heap->items.push_back(function(method));
+  return result;
+}
+
+Object Interpreter::expr(const Node& n) {
+  switch (n.kind) {
+    case Kind::Local:
+      return variable(n);
     case Kind::Global:
       return global(n);
     case Kind::Attribute:
@@ -127,14 +159,8 @@ Object Interpreter::expr(const Node& n) {
     case Kind::Unary:
       return unary(n.text, expr(n.children[0]));
     case Kind::And:
-    case Kind::Or: {
-      Object value;
-      for (const Node& child : n.children) {
-        value = expr(child);
-        if (truth(value) == (n.kind == Kind::Or)) break;
-      }
-      return value;
-    }
+    case Kind::Or:
+      return first_that_decides(n);
     case Kind::Compare:
       return compare(n);
     case Kind::Condition:
@@ -160,19 +186,15 @@ Object Interpreter::expr(const Node& n) {
     case Kind::Lambda:
     case Kind::Function:
       return function(n);
-    case Kind::Class: {
-      Object made = Object::of(Type::Blueprint, {});
-      made.heap->function = &n;
-      made.heap->scope = scope_;
-      for (const Node& method : n.children) made.heap->items.push_back(function(method));
-      return made;
-    }
+    case Kind::Class:
+      return blueprint(n);
     case Kind::Walrus: {
       Object value = expr(n.children[1]);
       assign(n.children[0], value);
       return value;
     }
     default:
+      if (std::optional<Object> value = literal(n)) return *value;
       fail("[definition] expected an expression, got a node of kind ", static_cast<int>(n.kind));
   }
 }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -26,17 +27,56 @@ bool changes(Command command) {
   }
 }
 
+bool Table::holds(const Values& keys) const {
+  return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
+    // A queue with entries counts as a key, so that a reader can wait for it.
+    const auto queue = queues_.find(key);
+    return entries_.count(key) || (queue != queues_.end() && !queue->second.empty());
+  });
+}
+
+std::optional<Values> Table::get(const Values& keys) const {
+  Values values;
+  for (const auto& key : keys) {
+    const auto entry = entries_.find(key);
+    if (entry == entries_.end()) return std::nullopt;
+    values.push_back(entry->second);
+  }
+  return values;
+}
+
+std::string Table::add(const std::string& key, const std::string& amount) {
+  std::string& entry = entries_[key];
+  const int64_t before = entry.empty() ? 0 : std::strtoll(entry.c_str(), nullptr, 10);
+  return entry = std::to_string(before + std::strtoll(amount.c_str(), nullptr, 10));
+}
+
+std::string Table::compare_set(const std::string& key, const std::string& expected,
+                               const std::string& desired) {
+  const auto entry = entries_.find(key);
+  if (entry == entries_.end()) return expected.empty() ? entries_[key] = desired : expected;
+  if (entry->second == expected) entry->second = desired;
+  return entry->second;
+}
+
+Values Table::keys() const {
+  Values keys;
+  for (const auto& entry : entries_) keys.push_back(entry.first);
+  for (const auto& queue : queues_) keys.push_back(queue.first);
+  return keys;
+}
+
+std::optional<Values> Table::pop(const std::string& key) {
+  const auto queue = queues_.find(key);
+  if (queue == queues_.end() || queue->second.empty()) return std::nullopt;
+  Values values{std::move(queue->second.front())};
+  queue->second.pop_front();
+  if (queue->second.empty()) queues_.erase(queue);
+  return values;
+}
+
 std::optional<Values> Table::apply(const Request& request) {
   const auto& fields = request.fields;
-  const auto all_there = [&] {
-    for (const auto& key : fields)
-      if (!entries_.count(key)) {
-        // A queue with entries counts as a key, so that a reader can wait for it.
-        auto queue = queues_.find(key);
-        if (queue == queues_.end() || queue->second.empty()) return false;
-      }
-    return true;
-  };
   const auto need = [&](size_t count) {
     FL_CHECK(fields.size() >= count, "[Store] expected ", count, " fields in a request, got ", fields.size());
   };
@@ -44,71 +84,39 @@ std::optional<Values> Table::apply(const Request& request) {
     case Command::Set:
       for (size_t i = 0; i + 1 < fields.size(); i += 2) entries_[fields[i]] = fields[i + 1];
       return Values{};
-    case Command::Get: {
-      Values values;
-      for (const auto& key : fields) {
-        auto entry = entries_.find(key);
-        if (entry == entries_.end()) return std::nullopt;
-        values.push_back(entry->second);
-      }
-      return values;
-    }
+    case Command::Get:
+      return get(fields);
     case Command::Wait:
-      if (!all_there()) return std::nullopt;
-      return Values{};
+      return holds(fields) ? std::optional(Values{}) : std::nullopt;
     case Command::Check:
-      return Values{all_there() ? "1" : "0"};
-    case Command::Add: {
+      return Values{holds(fields) ? "1" : "0"};
+    case Command::Add:
       need(2);
-      std::string& entry = entries_[fields[0]];
-      const int64_t total = (entry.empty() ? 0 : std::strtoll(entry.c_str(), nullptr, 10)) +
-                            std::strtoll(fields[1].c_str(), nullptr, 10);
-      entry = std::to_string(total);
-      return Values{entry};
-    }
-    case Command::CompareSet: {
+      return Values{add(fields[0], fields[1])};
+    case Command::CompareSet:
       need(3);
-      auto entry = entries_.find(fields[0]);
-      if (entry == entries_.end()) {
-        if (!fields[1].empty()) return Values{fields[1]};
-        return Values{entries_[fields[0]] = fields[2]};
-      }
-      if (entry->second == fields[1]) entry->second = fields[2];
-      return Values{entry->second};
-    }
+      return Values{compare_set(fields[0], fields[1], fields[2])};
     case Command::Append:
       need(2);
       entries_[fields[0]] += fields[1];
       return Values{};
-    case Command::Delete: {
+    case Command::Delete:
       need(1);
-      const bool gone = entries_.erase(fields[0]) > 0 || queues_.erase(fields[0]) > 0;
-      return Values{gone ? "1" : "0"};
-    }
+      return Values{entries_.erase(fields[0]) > 0 || queues_.erase(fields[0]) > 0 ? "1" : "0"};
     case Command::Count:
       return Values{std::to_string(entries_.size() + queues_.size())};
-    case Command::Keys: {
-      Values keys;
-      for (const auto& entry : entries_) keys.push_back(entry.first);
-      for (const auto& queue : queues_) keys.push_back(queue.first);
-      return keys;
-    }
+    case Command::Keys:
+      return keys();
     case Command::Push:
       need(2);
       queues_[fields[0]].push_back(fields[1]);
       return Values{};
-    case Command::Pop: {
+    case Command::Pop:
       need(1);
-      auto queue = queues_.find(fields[0]);
-      if (queue == queues_.end() || queue->second.empty()) return std::nullopt;
-      Values values{std::move(queue->second.front())};
-      queue->second.pop_front();
-      if (queue->second.empty()) queues_.erase(queue);
-      return values;
-    }
+      return pop(fields[0]);
     case Command::Length: {
       need(1);
-      auto queue = queues_.find(fields[0]);
+      const auto queue = queues_.find(fields[0]);
       return Values{std::to_string(queue == queues_.end() ? 0 : queue->second.size())};
     }
     case Command::Cancel:

@@ -70,6 +70,13 @@ class Table {
   std::optional<Values> apply(const Request& request);
 
  private:
+  bool holds(const Values& keys) const;
+  std::optional<Values> get(const Values& keys) const;
+  std::string add(const std::string& key, const std::string& amount);
+  std::string compare_set(const std::string& key, const std::string& expected, const std::string& desired);
+  Values keys() const;
+  std::optional<Values> pop(const std::string& key);
+
   std::map<std::string, std::string> entries_;
   std::map<std::string, std::deque<std::string>> queues_;
 };
