@@ -176,7 +176,7 @@ def test_every_instruction_set_agrees(level: str) -> None:
         pytest.skip("runs in a process that chose an instruction set")
     if LEVELS[level] not in Path("/proc/cpuinfo").read_text().split():
         pytest.skip(f"the processor has no {level}")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, f"{os.path.dirname(__file__)}/test_bfloat16_products.py"]  # fmt: skip
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, *(f"{os.path.dirname(__file__)}/test_{name}_products.py" for name in ("bfloat16", "weight_only"))]  # fmt: skip
     result = subprocess.run(command, env={**os.environ, "FLAMBEAU_CPU_CAPABILITY": level}, capture_output=True, text=True)  # fmt: skip
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
 

@@ -145,6 +145,88 @@ void store(const ByteFinish& f, const ByteWindow& w, const float* values) {
   }
 }
 
+// ---- the usual case in one pass ----------------------------------------------------------------
+
+// Whether one pass with AVX-512 does all: bytes to bytes, rows on one grid, at most a residual of bytes and
+// relu.
+bool is_usual(const ByteFinish& f, const ByteWindow& w) {
+  const auto is_byte = [](DType dtype) { return dtype == DType::UInt8 || dtype == DType::Int8; };
+  if (isa() != Isa::Avx512 || !f.b_scales || f.b_zeros || (f.activates && !f.relu)) return false;
+  if (!(is_byte(f.out_dtype) || f.out_dtype == DType::Float) || (f.other && !is_byte(f.other_dtype)))
+    return false;
+  for (int64_t i = 1; i < w.rows; ++i)
+    if (w.grids[i].zero != w.grids[0].zero || w.grids[i].scale != w.grids[0].scale) return false;
+  return true;
+}
+
+// What the lanes of up to 16 columns have in common for all rows.
+struct ColumnTerms {
+  __m512i zeros;
+  __m512 scales, bias;
+};
+
+FL_AVX512 inline ColumnTerms column_terms(const ByteFinish& f, const ByteWindow& w, int64_t column,
+                                          __mmask16 lanes) {
+  const __m512i zero = _mm512_set1_epi32(w.grids[0].zero);
+  ColumnTerms t;
+  t.zeros = w.grids[0].zero
+                ? _mm512_mullo_epi32(zero, _mm512_maskz_loadu_epi32(lanes, w.column_sums + column))
+                : _mm512_setzero_si512();
+  const __m512 scales =
+      f.one_scale ? _mm512_set1_ps(f.b_scales[0]) : _mm512_maskz_loadu_ps(lanes, f.b_scales + column);
+  t.scales = _mm512_mul_ps(scales, _mm512_set1_ps(w.grids[0].scale));
+  t.bias = f.bias ? _mm512_maskz_loadu_ps(lanes, f.bias + column) : _mm512_setzero_ps();
+  return t;
+}
+
+template <class T>
+FL_AVX512 inline __m512 with_other(const ByteFinish& f, __m512 values, int64_t at, __mmask16 lanes) {
+  const __m128i bytes = _mm_maskz_loadu_epi8(lanes, static_cast<const T*>(f.other) + at);
+  const __m512i whole =
+      std::is_same_v<T, uint8_t> ? _mm512_cvtepu8_epi32(bytes) : _mm512_cvtepi8_epi32(bytes);
+  const __m512i centered = _mm512_sub_epi32(whole, _mm512_set1_epi32(f.other_zero));
+  return _mm512_add_ps(values, _mm512_mul_ps(_mm512_cvtepi32_ps(centered), _mm512_set1_ps(f.other_scale)));
+}
+
+// 16 values on the grid of the result, as store_rows writes them.
+FL_AVX512 inline void store_16(const ByteFinish& f, __m512 values, __m512 inverse, int64_t at,
+                               __mmask16 lanes) {
+  if (f.out_dtype == DType::Float) {
+    _mm512_mask_storeu_ps(static_cast<float*>(f.out) + at, lanes, values);
+    return;
+  }
+  const __m512 bound = _mm512_set1_ps(1.0e6f), least = _mm512_set1_ps(-1.0e6f);
+  const __m512 scaled = _mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(values, inverse), least), bound);
+  const __m512i whole = _mm512_add_epi32(_mm512_cvtps_epi32(scaled), _mm512_set1_epi32(f.out_zero));
+  if (f.out_dtype == DType::UInt8)
+    _mm_mask_storeu_epi8(static_cast<uint8_t*>(f.out) + at, lanes,
+                         _mm512_cvtusepi32_epi8(_mm512_max_epi32(whole, _mm512_setzero_si512())));
+  else
+    _mm_mask_storeu_epi8(static_cast<int8_t*>(f.out) + at, lanes, _mm512_cvtsepi32_epi8(whole));
+}
+
+FL_AVX512 void finish_usual(const ByteFinish& f, const ByteWindow& w) {
+  const __m512 inverse = _mm512_set1_ps(1.0f / f.out_scale);
+  for (int64_t j = 0; j < w.columns; j += 16) {
+    const __mmask16 lanes = w.columns - j >= 16 ? __mmask16(0xffff) : __mmask16((1u << (w.columns - j)) - 1);
+    const int64_t column = w.first_column + j;
+    const ColumnTerms terms = column_terms(f, w, column, lanes);
+    for (int64_t i = 0; i < w.rows; ++i) {
+      const __m512i sums = _mm512_sub_epi32(_mm512_loadu_si512(w.sums + i * w.width + j), terms.zeros);
+      __m512 values = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), terms.scales), terms.bias);
+      const int64_t row = w.first_row + i;
+      if (f.other && f.other_dtype == DType::UInt8)
+        values = with_other<uint8_t>(f, values, row * f.other_row + column, lanes);
+      else if (f.other)
+        values = with_other<int8_t>(f, values, row * f.other_row + column, lanes);
+      if (f.activates)
+        values = _mm512_mask_mov_ps(values, _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_LT_OQ),
+                                    _mm512_setzero_ps());
+      store_16(f, values, inverse, row * f.out_row + column, lanes);
+    }
+  }
+}
+
 }  // namespace
 
 void quantize_row(const float* x, int64_t n, float scale, int32_t zero, uint8_t* out) {
@@ -155,6 +237,7 @@ void quantize_row(const float* x, int64_t n, float scale, int32_t zero, int8_t* 
 }
 
 void finish_bytes(const ByteFinish& f, const ByteWindow& w) {
+  if (is_usual(f, w)) return finish_usual(f, w);
   take_out_zeros(f, w);
   if (!f.b_scales) {
     for (int64_t i = 0; i < w.rows; ++i)

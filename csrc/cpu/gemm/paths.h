@@ -64,14 +64,25 @@ inline Cell cell_of(const Grid& grid, int number, int64_t m, int64_t n, int64_t 
           {columns.begin * width, std::min(columns.end * width, n)}};
 }
 
-// Calls f(rows, columns) for separate rectangles of C, at most one for each thread, which meet only at
-// the end: packing some blocks twice costs less than waiting for each other, above all on a busy machine.
-// Columns are divided at multiples of `width`.
+// Many threads do not run equally fast: with several rectangles for each the quick ones take more of them.
+// Packing costs more then, so that rectangles have to be long, and few threads get one each.
+constexpr int kManyThreads = 4, kRectanglesEach = 3;
+constexpr double kLongRectangle = 60'000;  // nanoseconds
+
+inline int rectangles_for(int threads, double nanoseconds) {
+  const int several = kRectanglesEach * threads;
+  return threads >= kManyThreads && nanoseconds >= several * kLongRectangle ? several : threads;
+}
+
+// Calls f(rows, columns) for separate rectangles of C, which meet only at the end: packing some blocks twice
+// costs less than waiting for each other, above all on a busy machine. Columns are divided at multiples of
+// `width`.
 template <class F>
 void over_rectangles(int threads, int64_t m, int64_t n, int64_t k, int64_t width, const F& f) {
   if (threads <= 1) return f(Range{0, m}, Range{0, n});
-  const Grid grid = grid_for(threads, m, n, width);
-  parallel_pieces(grid.down * grid.across, double(m) * n * k * kMultiplyTime, [&](int number, int) {
+  const double time = double(m) * double(n) * double(k) * kMultiplyTime;
+  const Grid grid = grid_for(rectangles_for(threads, time), m, n, width);
+  parallel_pieces(grid.down * grid.across, time, [&](int number, int) {
     const Cell cell = cell_of(grid, number, m, n, width);
     if (!cell.rows.empty() && !cell.columns.empty()) f(cell.rows, cell.columns);
   });

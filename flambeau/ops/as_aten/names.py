@@ -60,7 +60,7 @@ _ABSENT = frozenset(
     (
         "_adaptive_avg_pool2d _adaptive_avg_pool3d _addmm_activation _aminmax _assert_tensor_metadata _cdist_forward "
         "_coalesce _coalesced _coalesced_ _conj _conj_physical _convolution_mode _copy_from _copy_from_and_resize "
-        "_convert_weight_to_int4pack _convert_weight_to_int4pack_for_cpu _cslt_compress _cslt_sparse_mm "
+        "_convert_weight_to_int4pack _cslt_compress _cslt_sparse_mm "
         "_cudnn_attention_forward _cudnn_rnn _dyn_quant_matmul_4bit _dyn_quant_pack_4bit_weight "
         "_efficient_attention_backward _efficient_attention_forward _efficientzerotensor _flash_attention_forward "
         "_functional_sym_constrain_range _functional_sym_constrain_range_for_size _functional_assert_async "
@@ -85,7 +85,7 @@ _ABSENT = frozenset(
         "_trilinear _unique2 _unsafe_index _unsafe_index_put _unsafe_masked_index "
         "_unsafe_masked_index_put_accumulate _upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d "
         "_upsample_nearest_exact2d _upsample_nearest_exact3d _values _version _weight_int4pack_mm "
-        "_weight_int4pack_mm_for_cpu _weight_int8pack_mm _weight_norm_interface _weight_norm_interface_backward "
+        "_weight_norm_interface _weight_norm_interface_backward "
         "adaptive_max_pool2d adaptive_max_pool3d ccol_indices coalesce col2im col_indices crow_indices cudnn_batch_norm "
         "cudnn_convolution dense_dim dequantize embedding_renorm empty_quantized exponential geometric uniform "
         "log_normal random cauchy fractional_max_pool2d fractional_max_pool3d gelu_ get_device glu hspmm "

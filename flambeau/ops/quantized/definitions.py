@@ -119,3 +119,26 @@ def int8_linear_dynamic(
     if bias is not None:
         value = value + bias
     return _ACTIVATIONS[post_op](value).to(input.dtype)
+
+
+@definition("_weight_int8pack_mm")
+def weight_int8pack_mm(self: Any, mat2: Any, scales: Any) -> Any:
+    return fl.mm(self.float(), (mat2.float() * scales.float().unsqueeze(1)).t()).to(self.dtype)
+
+
+@definition("_convert_weight_to_int4pack_for_cpu")
+def convert_weight_to_int4pack(self: Any, innerKTiles: int) -> Any:
+    """In panels of 16 rows: of each four numbers of a row two bytes, of elements 0 and 2 and of 1 and 3."""
+    n, k = self.shape
+    numbers = self.reshape(n // 16, 16, k // 4, 4).permute(0, 2, 1, 3)
+    return (numbers[..., :2] + numbers[..., 2:] * 16).to(fl.uint8).reshape(n, k // 2)
+
+
+@definition("_weight_int4pack_mm_for_cpu")
+def weight_int4pack_mm(self: Any, mat2: Any, qGroupSize: int, qScaleAndZeros: Any) -> Any:
+    n, k = mat2.shape[0], mat2.shape[1] * 2
+    pairs = mat2.to(fl.int32).reshape(n // 16, k // 4, 16, 2)
+    numbers = fl.cat([pairs % 16, pairs // 16], -1).permute(0, 2, 1, 3).reshape(n, k).float()
+    grids = qScaleAndZeros.float().repeat_interleave(qGroupSize, 0)[:k]
+    values = (numbers - 8) * grids[..., 0].t() + grids[..., 1].t()
+    return fl.mm(self.float(), values.t()).to(self.dtype)

@@ -37,6 +37,12 @@ native(
     "Tensor? other=None, float other_scale=1.0, int other_zero_point=0) -> Tensor"
 )
 
+# Floats times weights of eight or four bits. Numbers of four bits lie as `_convert_weight_to_int4pack_for_cpu` leaves
+# them: (n, k / 2) bytes, in an order of our own.
+native("_weight_int8pack_mm(Tensor self, Tensor mat2, Tensor scales) -> Tensor")
+native("_convert_weight_to_int4pack_for_cpu(Tensor self, int innerKTiles) -> Tensor")
+native("_weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor")
+
 # ---------------------------------------------------------------- from calls of graphs to kernels
 
 # Weights are packed by a call of its own, which compiled graphs make once for weights that stay.

@@ -93,3 +93,28 @@ def int8_convolution(make):
     yield call(image, 0.1, 7, weight, None, scales, zeros + 3, fl.ones(4), *settings, 1, 1.0, 0)
     weight, scales, _ = _weight(make, 4, 2, 3, 3)
     yield call(image, 0.1, 7, weight, None, scales, None, None, *settings, 2, 0.2, 3, fl.int8, "relu")
+
+
+@samples("_weight_int8pack_mm")
+def weight_int8pack_mm(make):
+    import flambeau as fl
+
+    weight, scales, _ = _weight(make, 4, 5)
+    for rows in (3, 9):
+        yield call(fl.linspace(-1, 1, 5 * rows).reshape(rows, 5), weight, scales)
+
+
+@samples("_convert_weight_to_int4pack_for_cpu")
+def convert_weight_to_int4pack(make):
+    import flambeau as fl
+
+    yield call(_integers(make, 16, 8, dtype=fl.int32) % 16, 2)
+
+
+@samples("_weight_int4pack_mm_for_cpu")
+def weight_int4pack_mm(make):
+    import flambeau as fl
+
+    packed = fl._ops._convert_weight_to_int4pack_for_cpu(_integers(make, 16, 8, dtype=fl.int32) % 16, 2)
+    for rows in (2, 9):
+        yield call(fl.linspace(-1, 1, 8 * rows).reshape(rows, 8), packed, 4, fl.linspace(0.1, 1, 64).reshape(2, 16, 2))

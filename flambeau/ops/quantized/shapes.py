@@ -46,3 +46,13 @@ def choose_qparams(input: Geometry) -> list[Ints]:
 def choose_qparams_per_token(input: Geometry) -> list[Ints]:
     sizes = (*input.sizes[:-1], 1)
     return [sizes, sizes]
+
+
+@shape("_weight_int8pack_mm", "_weight_int4pack_mm_for_cpu")
+def weight_only(self: Geometry, mat2: Geometry) -> Ints:
+    return (self.sizes[0], mat2.sizes[0])
+
+
+@shape("_convert_weight_to_int4pack_for_cpu")
+def convert_weight_to_int4pack(self: Geometry) -> Ints:
+    return (self.sizes[0], self.sizes[1] // 2)

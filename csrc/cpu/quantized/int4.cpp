@@ -1,0 +1,209 @@
+// Products of few rows with weights of four bits: see int4.h.
+#include "cpu/quantized/int4.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "core/dtype.h"
+#include "cpu/engine/capability.h"
+
+#define FL_INT4 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+
+namespace fl::cpu::quantized {
+namespace {
+
+// The bits of -8 to 7 as bfloat16, twice: bit 4 of an index is not looked at.
+const uint16_t* number_table() {
+  alignas(64) static const auto table = [] {
+    struct {
+      uint16_t bits[32];
+    } t;
+    for (int i = 0; i < 32; ++i) {
+      const float value = float(i % 16 - 8);
+      uint32_t whole;
+      std::memcpy(&whole, &value, 4);
+      t.bits[i] = uint16_t(whole >> 16);
+    }
+    return t;
+  }();
+  return table.bits;
+}
+
+// The pair of x at element p in all lanes.
+FL_INT4 inline __attribute__((always_inline)) __m512i pair_at(const uint16_t* x) {
+  int pair;
+  std::memcpy(&pair, x, 4);
+  return _mm512_set1_epi32(pair);
+}
+
+// Scales and zeros of 16 columns.
+FL_INT4 inline __attribute__((always_inline)) void load_grids(const Int4Weights& b, int64_t column,
+                                                              __m512& scale, __m512& zero) {
+  if (b.narrow) {
+    const __m512i both = _mm512_loadu_si512(static_cast<const uint16_t*>(b.grids) + 2 * column);
+    scale = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
+    zero = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(int(0xffff0000))));
+    return;
+  }
+  const float* pairs = static_cast<const float*>(b.grids) + 2 * column;
+  const __m512 first = _mm512_loadu_ps(pairs), second = _mm512_loadu_ps(pairs + 16);
+  const __m512i even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+  scale = _mm512_permutex2var_ps(first, even, second);
+  zero = _mm512_permutex2var_ps(first, _mm512_add_epi32(even, _mm512_set1_epi32(1)), second);
+}
+
+// Sums of one group for PANELS panels and ROWS rows, scaled and added to `totals`.
+template <int ROWS, int PANELS, bool SPLIT>
+FL_INT4 inline __attribute__((always_inline)) void add_group(const Int4Rows& a, const Int4Weights& b,
+                                                             int64_t panel, int64_t g,
+                                                             __m512 totals[ROWS][PANELS]) {
+  const int64_t first = g * b.group, steps = std::min(b.group, b.k - first) / kInt4Step;
+  const __m512i table = _mm512_loadu_si512(number_table());
+  __m512 sums[ROWS][PANELS][2];
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i)
+#pragma GCC unroll 4
+    for (int q = 0; q < PANELS; ++q) sums[i][q][0] = sums[i][q][1] = _mm512_setzero_ps();
+  const uint8_t* at = b.packed + panel * b.k * 8 + first * 8;
+  for (int64_t s = 0; s < steps; ++s) {
+    const int64_t p = first + s * kInt4Step;
+#pragma GCC unroll 4
+    for (int q = 0; q < PANELS; ++q) {
+      const uint8_t* from = at + q * b.k * 8 + s * 32;
+      _mm_prefetch(reinterpret_cast<const char*>(from + 1024), _MM_HINT_T0);
+      const __m512i words = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+      const auto low = (__m512bh)_mm512_permutexvar_epi16(words, table);
+      const auto high = (__m512bh)_mm512_permutexvar_epi16(_mm512_srli_epi16(words, 4), table);
+#pragma GCC unroll 4
+      for (int i = 0; i < ROWS; ++i) {
+        const uint16_t* x = a.high + i * b.k + p;
+        sums[i][q][0] = _mm512_dpbf16_ps(sums[i][q][0], low, (__m512bh)pair_at(x));
+        sums[i][q][1] = _mm512_dpbf16_ps(sums[i][q][1], high, (__m512bh)pair_at(x + 2));
+        if (SPLIT) {
+          const uint16_t* rest = a.low + i * b.k + p;
+          sums[i][q][0] = _mm512_dpbf16_ps(sums[i][q][0], low, (__m512bh)pair_at(rest));
+          sums[i][q][1] = _mm512_dpbf16_ps(sums[i][q][1], high, (__m512bh)pair_at(rest + 2));
+        }
+      }
+    }
+  }
+  const int64_t groups = (b.k + b.group - 1) / b.group;
+#pragma GCC unroll 4
+  for (int q = 0; q < PANELS; ++q) {
+    __m512 scale, zero;
+    load_grids(b, g * b.n + (panel + q) * kInt4Panel, scale, zero);
+#pragma GCC unroll 4
+    for (int i = 0; i < ROWS; ++i) {
+      totals[i][q] = _mm512_fmadd_ps(_mm512_add_ps(sums[i][q][0], sums[i][q][1]), scale, totals[i][q]);
+      totals[i][q] = _mm512_fmadd_ps(zero, _mm512_set1_ps(a.group_sums[i * groups + g]), totals[i][q]);
+    }
+  }
+}
+
+template <int ROWS, int PANELS, bool SPLIT>
+FL_INT4 void multiply_panels(const Int4Rows& a, const Int4Weights& b, int64_t panel, float* out) {
+  __m512 totals[ROWS][PANELS];
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i)
+#pragma GCC unroll 4
+    for (int q = 0; q < PANELS; ++q) totals[i][q] = _mm512_setzero_ps();
+  for (int64_t g = 0; g * b.group < b.k; ++g) add_group<ROWS, PANELS, SPLIT>(a, b, panel, g, totals);
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i)
+#pragma GCC unroll 4
+    for (int q = 0; q < PANELS; ++q) _mm512_storeu_ps(out + i * b.n + (panel + q) * kInt4Panel, totals[i][q]);
+}
+
+template <int ROWS, bool SPLIT>
+void multiply_rows(const Int4Rows& a, const Int4Weights& b, int64_t begin, int64_t end, float* out) {
+  constexpr int together = ROWS == 1 ? 4 : 2;
+  int64_t panel = begin;
+  for (; panel + together <= end; panel += together) multiply_panels<ROWS, together, SPLIT>(a, b, panel, out);
+  for (; panel < end; ++panel) multiply_panels<ROWS, 1, SPLIT>(a, b, panel, out);
+}
+
+template <bool SPLIT>
+void multiply_any(const Int4Rows& a, const Int4Weights& b, int64_t begin, int64_t end, float* out) {
+  switch (a.rows) {
+    case 1:
+      return multiply_rows<1, SPLIT>(a, b, begin, end, out);
+    case 2:
+      return multiply_rows<2, SPLIT>(a, b, begin, end, out);
+    case 3:
+      return multiply_rows<3, SPLIT>(a, b, begin, end, out);
+    default:
+      return multiply_rows<4, SPLIT>(a, b, begin, end, out);
+  }
+}
+
+}  // namespace
+
+void pack_int4(const int32_t* numbers, int64_t n, int64_t k, uint8_t* packed) {
+  for (int64_t panel = 0; panel < n / kInt4Panel; ++panel)
+    for (int64_t s = 0; s < k / kInt4Step; ++s) {
+      uint8_t* to = packed + panel * k * 8 + s * 32;
+      for (int64_t b = 0; b < 32; ++b) {
+        const int32_t* column = numbers + (panel * kInt4Panel + b / 2) * k + s * kInt4Step + b % 2;
+        to[b] = uint8_t((column[0] & 15) | (column[2] & 15) << 4);
+      }
+    }
+}
+
+namespace {
+
+// The same with AVX-512: vpermps looks at four bits of each index, so that shifts alone single out a number.
+template <class T>
+FL_INT4 void widen_panel(const Int4Weights& b, int64_t panel, T* to, int64_t to_row) {
+  const __m512 table = _mm512_set_ps(7, 6, 5, 4, 3, 2, 1, 0, -1, -2, -3, -4, -5, -6, -7, -8);
+  __m512 scale, zero;
+  for (int64_t p = 0; p < b.k; p += kInt4Step, to += kInt4Step * to_row) {
+    if (p % b.group == 0) load_grids(b, p / b.group * b.n + panel * kInt4Panel, scale, zero);
+    const auto* from = reinterpret_cast<const __m256i*>(b.packed + panel * b.k * 8 + p * 8);
+    const __m512i words = _mm512_cvtepu8_epi16(_mm256_loadu_si256(from));
+    const __m512i numbers[kInt4Step] = {words, _mm512_srli_epi32(words, 16), _mm512_srli_epi32(words, 4),
+                                        _mm512_srli_epi32(words, 20)};
+#pragma GCC unroll 4
+    for (int i = 0; i < kInt4Step; ++i) {
+      const __m512 values = _mm512_fmadd_ps(_mm512_permutexvar_ps(numbers[i], table), scale, zero);
+      if constexpr (std::is_same_v<T, float>)
+        _mm512_storeu_ps(to + i * to_row, values);
+      else
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i * to_row), (__m256i)_mm512_cvtneps_pbh(values));
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void widen_int4(const Int4Weights& b, int64_t panel, T* to, int64_t to_row) {
+  if (has_capability(Capability::Avx512Bf16)) return widen_panel(b, panel, to, to_row);
+  float scales[kInt4Panel], zeros[kInt4Panel];
+  for (int64_t p = 0; p < b.k; ++p) {
+    if (p % b.group == 0)
+      for (int64_t j = 0; j < kInt4Panel; ++j) {
+        const int64_t at = 2 * (p / b.group * b.n + panel * kInt4Panel + j);
+        const auto* narrow = static_cast<const BFloat16*>(b.grids) + at;
+        const auto* wide = static_cast<const float*>(b.grids) + at;
+        scales[j] = b.narrow ? float(narrow[0]) : wide[0];
+        zeros[j] = b.narrow ? float(narrow[1]) : wide[1];
+      }
+    const uint8_t* from = b.packed + panel * b.k * 8 + p / kInt4Step * 32 + p % 2;
+    const int shift = p % kInt4Step < 2 ? 0 : 4;
+    float line[kInt4Panel];
+    for (int64_t j = 0; j < kInt4Panel; ++j)
+      line[j] = float((from[2 * j] >> shift & 15) - 8) * scales[j] + zeros[j];
+    for (int64_t j = 0; j < kInt4Panel; ++j) to[p * to_row + j] = T(line[j]);
+  }
+}
+template void widen_int4(const Int4Weights&, int64_t, float*, int64_t);
+template void widen_int4(const Int4Weights&, int64_t, BFloat16*, int64_t);
+
+void multiply_int4(const Int4Rows& a, const Int4Weights& b, int64_t begin, int64_t end, float* out) {
+  return a.low ? multiply_any<true>(a, b, begin, end, out) : multiply_any<false>(a, b, begin, end, out);
+}
+
+}  // namespace fl::cpu::quantized
