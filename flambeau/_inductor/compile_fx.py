@@ -192,14 +192,22 @@ class GraphCompiler:
 
     def _hoisted(self, trace: Trace, printer: Printer) -> list[tuple[RecordedValue, Any]]:
         """Values that are computed from frozen inputs and kept, which the trace no longer computes."""
-        if not (config.freezing and self.members and printer.epilogues):
+        members = self._kept_members(trace) if printer.epilogues else ()
+        if not members:
             return []
 
         def make(calls: list[RecordedCall], inputs: list[int], value: RecordedValue) -> Any:
             values = [trace.inputs[i] for i in inputs]
             return _C._kept(inputs, _program(calls, values, trace, [value], printer, "kept", set()))
 
-        return hoist(trace, self.members, self.kept, make)
+        return hoist(trace, members, self.kept, make)
+
+    def _kept_members(self, trace: Trace) -> Sequence[int]:
+        """Inputs of which derived values are kept: all members with `config.freezing`, and always weights of 8-bit integers,
+        whose packing takes longer than many a product with them."""
+        if config.freezing:
+            return tuple(self.members)
+        return [i for i in self.members if trace.inputs[i].dtype in (fl.int8, fl.uint8)]
 
     def _graph_of(self, trace: Trace, inputs: list[Any], grad_mode: bool, printer: Printer) -> GraphSpec:
         unaligned = _unaligned(trace, inputs) if printer.specializes_alignment else set()

@@ -26,7 +26,7 @@ class Rows {
   Rows(const UnitSet& set, const UnitDepth& depth, const ByteRows& source, bool with_sums, int64_t rows)
       : set_(set), depth_(depth), source_(source), with_sums_(with_sums) {
     direct_ = source.direct && set.elements == 4 && depth.k % (4 * set.unit_multiple) == 0 && depth.k > 0 &&
-              (set.rows_only ? rows % set.max_rows == 0 : source.row_stride % kConflict != 0);
+              (!set.rows_only || rows % set.max_rows == 0) && source.row_stride % kConflict != 0;
   }
 
   UnitRows operator()(int64_t first, int64_t rows, int64_t height) const {

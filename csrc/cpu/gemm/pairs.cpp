@@ -17,6 +17,10 @@ constexpr int64_t kPackedColumns = 1024;  // of B packed at a time
 constexpr int64_t kFewPanels = 4;         // of B: too few for packing A to pay
 constexpr int64_t kRowGap = 64;  // bytes between packed rows, so that they do not all use the same lines
 
+// Rows so many bytes apart, or a multiple of it, share lines of the first cache: a tile of 16 rows does not
+// fit there.
+constexpr int64_t kConflict = 512;
+
 // ---- results -----------------------------------------------------------------------------------
 
 // Rounds 16 floats to bfloat16, ties to even; NaN stays one.
@@ -70,7 +74,8 @@ class PairRows {
     const bool whole_blocks = p.k % (set.elements * set.unit_multiple) == 0 &&
                               depth.block % (set.elements * set.unit_multiple) == 0;
     const bool in_rows = p.a_col == 1 && whole_blocks;
-    direct_ = in_rows && (set.rows_only ? rows % set.max_rows == 0 : p.n <= kFewPanels * set.width);
+    direct_ = in_rows && (set.rows_only ? rows % set.max_rows == 0 && p.a_row * 2 % kConflict != 0
+                                        : p.n <= kFewPanels * set.width);
   }
 
   UnitRows operator()(int64_t first, int64_t rows, int64_t height) const {

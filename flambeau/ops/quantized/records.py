@@ -133,3 +133,4 @@ def _quantized_dynamically(input: fl.Tensor, reduce_range: bool = True) -> tuple
 
 
 tag("no_grad", "_quantized_dynamically")
+tag("recomputable", "_int8_pack _int8_convolution_pack")
