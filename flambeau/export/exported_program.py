@@ -165,7 +165,8 @@ class ExportedProgram:
         raise RuntimeError("[export] expected a call of program.module(), got one of the program itself")
 
     def __str__(self) -> str:
-        code = "\n".join(f"    {line}" for line in self.graph_module.code.strip().splitlines())
+        text = self.graph_module.print_readable(print_output=False)
+        code = "\n".join(f"    {line}" for line in text.rstrip().splitlines())
         return f"ExportedProgram:\n{code}\n\nGraph signature: {self.graph_signature}\nRange constraints: {self.range_constraints}\n"
 
     __repr__ = __str__

@@ -238,7 +238,13 @@ def run_frozen_optimizations(mod: Any, optimize_numerics: bool = True, preserved
 
 @contextlib.contextmanager
 def optimized_execution(should_optimize: bool) -> Iterator[None]:
-    yield
+    """Whether programs that have run a few times are compiled."""
+    global _optimize
+    before, _optimize = _optimize, should_optimize
+    try:
+        yield
+    finally:
+        _optimize = before
 
 
 @contextlib.contextmanager
@@ -256,6 +262,7 @@ class strict_fusion:
     def __exit__(self, *error: object) -> None: ...
 
 
+_optimize = True
 _strategy: list[tuple[str, int]] = [("STATIC", 2), ("DYNAMIC", 10)]
 
 

@@ -361,13 +361,6 @@ def aten_log_softmax(x: Any, dim: int, dtype: Any = None) -> Any:
     return x.log_softmax(dim) if dtype is None else x.to(dtype).log_softmax(dim)
 
 
-def aten__safe_softmax(x: Any, dim: int, dtype: Any = None) -> Any:
-    """Zeros where a row has only minus infinities."""
-    scores = x if dtype is None else x.to(dtype)
-    masked = (scores == float("-inf")).all(dim, keepdim=True)
-    return flambeau.where(masked, flambeau.zeros_like(scores), scores.softmax(dim))
-
-
 def aten_feature_dropout(x: Any, p: float, train: bool) -> Any:
     if not train or p == 0:
         return x

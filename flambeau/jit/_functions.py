@@ -10,11 +10,21 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import flambeau.jit as jit
+from flambeau import Tensor
 from flambeau.jit import _types as T
 from flambeau.jit._ir import Graph
 from flambeau.jit._schemas import NO_DEFAULT, Signature
 
 _lock = threading.RLock()
+
+
+def execute(function: Function, args: list[Any]) -> Any:
+    """Run a function that Python called."""
+    from flambeau.jit import _fusion
+
+    globals()["execute"] = _fusion.execute  # what follows does not come by here
+    return _fusion.execute(function, args)
 
 
 class Function:
@@ -29,6 +39,9 @@ class Function:
         self.done = False
         self._compiling = False
         self._callable: Any = None
+        self._tensors: int | None = None
+        self._calls = 0  # from Python
+        self._region: Any = None  # its compiled form; False where there is none
         self.prepare: Callable[[Any], None] | None = None
         self.is_traced = False
         self.owner: T.ClassType | None = None  # the class that a hook is written with
@@ -81,9 +94,18 @@ class Function:
             self._callable = lower(self)
         return self._callable
 
+    def tensors(self, skip: int) -> int:
+        """How many arguments there are, where all of them are tensors; else -1."""
+        if self._tensors is None:
+            arguments = self.schema.arguments[skip:]
+            plain = all(isinstance(a.type, T.TensorType) and not a.kwarg_only for a in arguments)
+            self._tensors = len(arguments) if plain else -1
+        return self._tensors
+
     def forget(self) -> None:
         """Lower again: the graph has changed."""
-        self._callable = None
+        self._callable = self._region = None
+        self._calls = 0
 
 
 def bind(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], skip: int) -> list[Any]:
@@ -91,6 +113,8 @@ def bind(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], skip
     from flambeau.jit._values import Mismatch, convert
 
     schema = function.schema
+    if not kwargs and len(args) == function.tensors(skip) and all(type(x) is Tensor for x in args):
+        return list(args)
     arguments = schema.arguments[skip:]
     if len(args) > len(arguments):
         raise RuntimeError(
@@ -200,13 +224,11 @@ class ScriptFunction(_Compiled):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         function = self.function
         values = bind(function, args, kwargs, 0)
-        from flambeau.jit import _tracing
-
-        if _tracing:
+        if jit._tracing:
             from flambeau.jit._trace import record_call
 
             return record_call(function, values)
-        return function.run()(*values)
+        return execute(function, values)
 
     @property
     def name(self) -> str:
@@ -266,13 +288,11 @@ class BoundMethod(_Compiled):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         function = self.function
         values = bind(function.ensure(), args, kwargs, 1)
-        from flambeau.jit import _tracing
-
-        if _tracing:
+        if jit._tracing:
             from flambeau.jit._trace import record_call
 
             return record_call(function, [self.owner, *values])
-        return function.run()(self.owner, *values)
+        return execute(function, [self.owner, *values])
 
     raw_owner = property(lambda self: self.owner)
 

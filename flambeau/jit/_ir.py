@@ -147,7 +147,7 @@ class Node:
         self.range: SourceRange | None = None
         self.owner: Block | None = None
         self.call: Any = None  # the signature of an operator, the function or method of a call
-        self._scope = ""
+        self._scope: str = graph.scope
 
     # ------------------------------------------------------------------ structure
 
@@ -300,7 +300,9 @@ class Node:
 
     def isNondeterministic(self) -> bool:
         names = [argument.name for argument in getattr(self.call, "arguments", ())]
-        return "generator" in names or ("dropout" in self._kind and self._inputs[2].toIValue() is not False)
+        if "generator" in names or self._kind.startswith("aten::rand"):
+            return True
+        return bool("dropout" in self._kind and self._inputs[2].toIValue() is not False)
 
     def findNode(self, kind: str, recurse: bool = True) -> Node | None:
         for block in self._blocks:
@@ -383,6 +385,7 @@ class Graph(Block):
         self._names: dict[str, int] = {}
         self._number = 0
         self._numbers: dict[int, int] = {}
+        self.scope = ""  # of nodes that are created: calls of submodules that a trace stands in
         super().__init__(self, None)
         self.graph = self
         self.insert_block: Block = self

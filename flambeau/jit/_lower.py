@@ -24,7 +24,18 @@ class JitError(RuntimeError):
     """Raised by a program: `jit.Error`."""
 
 
-_BINARY = {"add": "+", "sub": "-", "mul": "*", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_BINARY = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "eq": "==",
+    "ne": "!=",
+    "floordiv": "//",
+}
 _SCALARS = (T.INT, T.FLOAT, T.BOOL)
 
 

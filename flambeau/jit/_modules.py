@@ -319,6 +319,9 @@ class RecursiveScriptModule(_Compiled):
 class TracedModule(RecursiveScriptModule):
     """A traced submodule."""
 
+    def _get_name(self) -> str:
+        return self.original_name
+
 
 class TopLevelTracedModule(TracedModule):
     """What `trace` returns for a module."""

@@ -200,6 +200,7 @@ def _inline_one(node: Node, block: Block, graph: Graph, depth: int, chosen: Any 
     copies = [_copy_node(inner, graph, values) for inner in function.graph._nodes]
     for copied in copies:
         copied.owner = block
+        copied._scope = node._scope
     block._nodes[place:place] = copies
     for output, result in zip(node._outputs, function.graph._return._inputs):
         output.replaceAllUsesWith(values[id(result)])

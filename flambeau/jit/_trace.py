@@ -23,9 +23,10 @@ from flambeau.jit._frontend.emitter import Emitter
 from flambeau.jit._frontend.source import Declaration, PythonResolver
 from flambeau.jit._frontend.sugar import Builtin, Sugared, python_value
 from flambeau.jit._functions import Function, ScriptFunction
-from flambeau.jit._ir import Source, SourceRange, Value
+from flambeau.jit._ir import Graph, Source, SourceRange, Value
 from flambeau.jit._passes import clean, fold_branches, inline_calls
 from flambeau.jit._schemas import Argument, Signature
+from flambeau.jit._trace_scopes import Scopes, outline
 from flambeau.jit._traced_values import TracedInt, TracedSize
 from flambeau.nn import Module
 from flambeau.overrides import TorchFunctionMode
@@ -361,9 +362,9 @@ def inline_calls_of_library(graph: Any) -> None:
     inline_calls(graph, lambda function: function.name.startswith("__torch__.torch."))
 
 
-def _signature(tracer: Tracer, name: str) -> Signature:
-    arguments = [Argument(v.debugName().partition(".")[0], _plain_type(v.type())) for v in tracer.graph._param._outputs]
-    return Signature(name, "", arguments, [Argument("", _plain_type(tracer.graph._return._inputs[0].type()))])
+def _signature(graph: Graph, name: str) -> Signature:
+    arguments = [Argument(v.debugName().partition(".")[0], _plain_type(v.type())) for v in graph._param._outputs]
+    return Signature(name, "", arguments, [Argument("", _plain_type(graph._return._inputs[0].type()))])
 
 
 def _names(call: Any, count: int) -> list[str]:
@@ -411,7 +412,7 @@ def trace(func: Any, inputs: Any, kwargs: Any, check: bool, check_inputs: Any, t
     name = unique_name(qualified_name(func))
     tracer = Tracer(name)
     _run(tracer, func, names, examples, keywords, strict)
-    function = Function.of_graph(name, tracer.graph, _signature(tracer, name.rpartition(".")[2]))
+    function = Function.of_graph(name, tracer.graph, _signature(tracer.graph, name.rpartition(".")[2]))
     function.is_traced = True
     made = ScriptFunction(function, func)
     if check:
@@ -445,8 +446,11 @@ def trace_module(
         tracer = Tracer(f"{kind.name}.{method}")
         tracer.owner = tracer.graph.addInput("self").setType(kind)
         tracer.paths = paths
-        _run(tracer, call, names, examples, by_name, strict)
-        kind.methods[method] = Function.of_graph(f"{kind.name}.{method}", tracer.graph, _signature(tracer, method))
+        scopes = Scopes(tracer.graph, paths, mod)
+        with scopes:
+            _run(tracer, call, names, examples, by_name, strict)
+        graph = outline(tracer.graph, scopes.calls, kind)
+        kind.methods[method] = Function.of_graph(f"{kind.name}.{method}", graph, _signature(graph, method))
         if check:
             sets = (
                 [examples]
@@ -457,9 +461,25 @@ def trace_module(
     return made
 
 
+def _warn_of_random_nodes(graph: Graph) -> None:
+    """A trace with random operators cannot be compared with its function."""
+    nodes = [node for node in graph.walk() if node.isNondeterministic()]
+    if not nodes:
+        return
+    shown = "\n".join(f"\t{str(node).splitlines()[0].strip()}" for node in nodes[:20])
+    warnings.warn(
+        f"Trace had nondeterministic nodes. Did you forget call .eval() on your model? Nodes:\n{shown}\n"
+        "This may cause errors in trace checking. To disable trace checking, pass check_trace=False to torch.jit.trace()",
+        jit.TracerWarning,
+        stacklevel=6,
+    )
+
+
 def _check(traced: Any, call: Any, sets: list[Any], tolerance: float, names: list[str] | None) -> None:
     """Run trace and function on the same inputs and warn about results that differ."""
     import copy
+
+    _warn_of_random_nodes(traced.inlined_graph)
 
     for examples in sets:
         with flambeau.random.fork_rng(devices=[]), contextlib.suppress(NotImplementedError):

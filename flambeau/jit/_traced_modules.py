@@ -32,6 +32,7 @@ def _build(
     kind = T.ClassType(unique_name(qualified_name(type(original))), is_module=True)
     made = top(kind)
     done[id(original)] = (made, kind)
+    paths.setdefault(id(original), (path, kind))
     for table, names in (("_parameters", kind.parameters), ("_buffers", kind.buffers)):
         for name, value in getattr(original, table).items():
             kind.attributes[name] = T.NONE if value is None else T.TENSOR

@@ -146,10 +146,10 @@ class ONNXProgram:
         if self._session is None:
             self.initialize_inference_session()
         results = self._session.run(None, self._feeds(args, kwargs))
-        return [
+        return tuple(
             fl.from_numpy(result) if hasattr(result, "shape") and result.shape != () else _scalar(result)
             for result in results
-        ]
+        )
 
     def call_reference(self, *args: Any, **kwargs: Any) -> Sequence[Any]:
         """Runs the model with the reference evaluator of the `onnx` package."""

@@ -1,5 +1,6 @@
 """Traces: sizes stay dynamic, values that Python sees are constants with a warning, scripts inside stay calls."""
 
+import io
 import warnings
 
 import pytest
@@ -94,3 +95,47 @@ def test_freezing_folds_attributes_and_batch_normalisation():
     assert torch.allclose(torch.jit.optimize_for_inference(scripted)(x), model(x), atol=1e-6)
     with pytest.raises(RuntimeError, match="eval"):
         torch.jit.freeze(torch.jit.script(nn.Dropout()))
+
+
+class _Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("scale", torch.full((1,), 2.0))
+
+    def forward(self, x):
+        return self.layer(x).relu() * self.scale, x.shape[0]
+
+
+class _Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.last = _Inner(), nn.Linear(4, 2)
+
+    def forward(self, x):
+        once, rows = self.inner(x)
+        twice, _ = self.inner(once)
+        return self.last(twice).reshape(rows, 2)
+
+
+def test_traces_call_their_submodules():
+    model = _Outer()
+    traced = torch.jit.trace(model, torch.ones(3, 4))
+    kinds = [node.kind() for node in traced.graph.nodes()]
+    assert kinds.count("prim::CallMethod") == 3
+    assert "aten::linear" not in kinds
+    inlined = [node.kind() for node in traced.inlined_graph.nodes()]
+    assert inlined.count("aten::linear") == 3
+    assert "prim::CallMethod" not in inlined
+    assert "self.layer" in traced.inner.code and "forward1" in traced.code
+    x = torch.randn(5, 4)
+    torch.testing.assert_close(traced(x), model(x))
+    file = io.BytesIO()
+    torch.jit.save(traced, file)
+    file.seek(0)
+    torch.testing.assert_close(torch.jit.load(file)(x), model(x))
+
+
+def test_traces_of_random_operators_are_warned_about():
+    with pytest.warns(torch.jit.TracerWarning, match="nondeterministic"):
+        torch.jit.trace(lambda x: x + torch.rand(2), torch.ones(2))

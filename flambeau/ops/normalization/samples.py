@@ -120,6 +120,12 @@ def softmax_kernel(make):
     yield call(make(), 0, False)
 
 
+@samples("_safe_softmax")
+def safe_softmax(make):
+    yield call(make(2, 3), 1)
+    yield call(make(2, 3, 2), 0)
+
+
 @samples("nn_softmax", "nn_log_softmax", "nn_softmin", "softmax.int", "log_softmax.int", "special_softmax",
          "special_log_softmax")  # fmt: skip
 def softmax(make):

@@ -44,6 +44,16 @@ native("log_softmax.int(Tensor self, int dim, dtype? dtype=None) -> Tensor", out
 native("special_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor")
 native("special_log_softmax(Tensor self, int dim, *, dtype? dtype=None) -> Tensor")
 
+
+
+@composite("_safe_softmax", method=False, module="")
+def _safe_softmax(self: fl.Tensor, dim: int, dtype: fl.dtype | None = None) -> fl.Tensor:
+    """Zeros where a row has nothing but minus infinities."""
+    scores = self if dtype is None else self.to(dtype)
+    masked = (scores == float("-inf")).all(dim, keepdim=True)
+    return fl.where(masked, fl.zeros_like(scores), fl.softmax(scores, dim))
+
+
 ARGS = "Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None"
 
 
