@@ -49,6 +49,7 @@ ALLOWED = {
     "flambeau/distributed/tensor/_redistribute.py": "how partial results are reduced",
     "flambeau/jit/_archive/write.py": "operators by the version of the format in which they changed",
     "flambeau/jit/_builtins.py": "the operators of scripts on numbers and containers",
+    "flambeau/jit/_fusion.py": "arithmetic on sizes in traces, and how scripts write it on integers",
     "flambeau/jit/_frontend/calls.py": "the operators of scripts that take a number before a tensor",
     "flambeau/jit/_frontend/statements.py": "the operators of Python's syntax",
     "flambeau/jit/_library/functional.py": "values of the argument `mode`",

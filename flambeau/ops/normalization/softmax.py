@@ -45,7 +45,6 @@ native("special_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor")
 native("special_log_softmax(Tensor self, int dim, *, dtype? dtype=None) -> Tensor")
 
 
-
 @composite("_safe_softmax", method=False, module="")
 def _safe_softmax(self: fl.Tensor, dim: int, dtype: fl.dtype | None = None) -> fl.Tensor:
     """Zeros where a row has nothing but minus infinities."""
