@@ -83,7 +83,7 @@ demo: dev ## train a small GPT
 # Operators beside PyTorch's, then whole workloads, as a table and as the chart of the README.
 bench: dev $(VENV)/.flambeau-parity ## measure beside PyTorch: operators, then whole workloads
 	$(RUN) benchmarks/run.py $(ARGS)
-	$(RUN) $(COMPARE) --rounds 1 --json benchmarks/results/compiled.json | tee benchmarks/results/compiled.txt
+	$(RUN) $(COMPARE) --cold --json benchmarks/results/compiled.json | tee benchmarks/results/compiled.txt
 	$(RUN) tools/chart.py
 
 parity: dev $(VENV)/.flambeau-test $(VENV)/.flambeau-parity ## compare operators and programs with PyTorch
