@@ -564,6 +564,11 @@ def new_subgroups_by_enumeration(
     return own, groups
 
 
+def _local_world_size(group: Any) -> int:
+    """Processes of a group on one host, taken to be the same on each."""
+    return min(int(os.environ.get("LOCAL_WORLD_SIZE", group.size())), group.size())
+
+
 def new_subgroups(
     group_size: int | None = None,
     group: Any = None,

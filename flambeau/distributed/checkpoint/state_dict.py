@@ -21,7 +21,7 @@ __all__ = [
     "set_optimizer_state_dict", "set_state_dict",
 ]  # fmt: skip
 
-_WRAPPER = "_orig_mod."  # of compiled modules
+_WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.")  # in names, of compiled modules and of wrappers inside the model
 
 
 @dataclass
@@ -46,13 +46,29 @@ def _unwrapped(model: nn.Module) -> nn.Module:
     return model.module if isinstance(model, wrappers) else model
 
 
+def _plain_name(name: str) -> str:
+    for wrapper in _WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
+
+
 def _names(model: nn.Module) -> dict[Any, str]:
     """The full name of each parameter."""
     named = _unwrapped(model).named_parameters(remove_duplicate=False)
     found: dict[Any, str] = {}
     for name, parameter in named:
-        found.setdefault(parameter, name.replace(_WRAPPER, ""))
+        found.setdefault(parameter, _plain_name(name))
     return found
+
+
+def _parts(model: nn.Module) -> dict[str, Any]:
+    """The state dict in which divided tensors stay so, whatever the wrappers in the model are set to."""
+    from flambeau.distributed.fsdp import FullyShardedDataParallel, StateDictType
+
+    if not FullyShardedDataParallel.fsdp_modules(model):
+        return model.state_dict()
+    with FullyShardedDataParallel.state_dict_type(model, StateDictType.SHARDED_STATE_DICT):
+        return model.state_dict()
 
 
 def _listed(optimizers: Optimizer | Iterable[Optimizer]) -> list[Optimizer]:
@@ -106,12 +122,12 @@ def get_model_state_dict(
     """The model's state dict under full names; with `submodules`, what belongs to these."""
     options = options or StateDictOptions()
     model = _unwrapped(model)
-    state = {name.replace(_WRAPPER, ""): _on_cpu(v, options) for name, v in model.state_dict().items()}
+    state = {_plain_name(name): _on_cpu(value, options) for name, value in _parts(model).items()}
     if options.ignore_frozen_params:
         frozen = {name for p, name in _names(model).items() if not p.requires_grad}
         state = {name: value for name, value in state.items() if name not in frozen}
     if submodules:
-        prefixes = [f"{name}.".replace(_WRAPPER, "") for name, m in model.named_modules() if m in submodules]
+        prefixes = [_plain_name(f"{name}.") for name, m in model.named_modules() if m in submodules]
         chosen = {name: p for name in state for p in prefixes if name.startswith(p)}
         cut = not options.keep_submodule_prefixes
         state = {name[len(prefix) :] if cut else name: state[name] for name, prefix in chosen.items()}
@@ -124,8 +140,8 @@ def set_model_state_dict(
     """Loads what `get_model_state_dict` gave."""
     options = options or StateDictOptions()
     model = _unwrapped(model)
-    values = model.state_dict()
-    own = {name.replace(_WRAPPER, ""): name for name in values}
+    values = _parts(model)
+    own = {_plain_name(name): name for name in values}
     if options.broadcast_from_rank0:
         model_state_dict = {name: model_state_dict.get(name) for name in own}
     given = {

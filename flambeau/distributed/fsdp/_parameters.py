@@ -111,6 +111,18 @@ class ShardedParameter:
     def release(self) -> None:
         self._memory().untyped_storage().resize_(0)
 
+    def write_back(self) -> None:
+        """The part takes the values of the whole."""
+        if self.unsharded is None or self._memory().untyped_storage().nbytes() == 0:
+            return
+        with flambeau.no_grad():
+            whole = self._memory().detach()
+            rows = whole.movedim(self.dim, 0) if self.shape else whole.view(1)
+            size, start = Shard.local_shard_size_and_offset(
+                rows.shape[0], self.shard_group.size(), self.shard_group.rank()
+            )
+            self.padded[:size].copy_(rows.narrow(0, min(start, rows.shape[0]), size))
+
     def show(self, whole: bool) -> None:
         """Which of the two the modules have."""
         shown = self.unsharded if whole else self.sharded
@@ -170,14 +182,20 @@ class ParameterGroup:
         self.reduces = True
         self.divide_factor: float | None = None
         self.is_whole = False
+        self.is_root = True  # no other group's module contains this one's
+        self.comm_hook: tuple[Any, Any] | None = None  # of programs, in place of the reduction
         self._pending = 0
 
-    def unshard(self) -> None:
+    def unshard(self, cast: bool = True) -> None:
+        """Gathers the parameters, in the dtype of computation or, without `cast`, in their own."""
+        if not cast:
+            self.forget_whole()
         if self.is_whole or not self.parameters:
             return
         with flambeau.no_grad():
-            for dtype in {parameter.compute_dtype for parameter in self.parameters}:
-                self._gather([p for p in self.parameters if p.compute_dtype == dtype], dtype)
+            dtypes = [parameter.compute_dtype if cast else parameter.dtype for parameter in self.parameters]
+            for dtype in dict.fromkeys(dtypes):
+                self._gather([p for p, own in zip(self.parameters, dtypes) if own == dtype], dtype)
         for parameter in self.parameters:
             parameter.show(True)
         self.is_whole = True
@@ -199,6 +217,24 @@ class ParameterGroup:
             parameter.show(False)
             parameter.release()
         self.is_whole = False
+
+    def forget_whole(self) -> None:
+        """Parts again; the next gathering makes new tensors, which other dtypes need."""
+        self.reshard()
+        for parameter in self.parameters:
+            parameter.unsharded = None
+
+    def write_back(self) -> None:
+        """What was written to whole parameters goes to the parts."""
+        for parameter in self.parameters:
+            parameter.write_back()
+
+    def show_gradients(self) -> None:
+        """Whole gradients for whole parameters."""
+        for parameter in self.parameters:
+            gradient = parameter.sharded.grad
+            if gradient is not None:
+                parameter.unsharded.grad = gradient.full_tensor()
 
     def expect_gradients(self, notify: Any) -> None:
         """Calls `notify` when all gathered parameters have their gradients."""
@@ -234,10 +270,14 @@ class ParameterGroup:
         rows = flambeau.cat([parameter.padded_gradient(gradient, dtype) for parameter, gradient in pairs], 1)
         own = rows.new_empty(rows.shape[1])
         ranks = self.shard_group.size() * (self.replicate_group.size() if self.replicate_group else 1)
-        collectives.reduce_scatter_tensor(own, rows.contiguous(), ReduceOp.SUM, self.shard_group)
-        if self.replicate_group is not None:
-            collectives.all_reduce(own, ReduceOp.SUM, self.replicate_group)
-        own.div_(self.divide_factor or ranks)
+        if self.comm_hook is not None:
+            state, hook = self.comm_hook
+            hook(state, rows.contiguous().view(-1), own)
+        else:
+            collectives.reduce_scatter_tensor(own, rows.contiguous(), ReduceOp.SUM, self.shard_group)
+            if self.replicate_group is not None:
+                collectives.all_reduce(own, ReduceOp.SUM, self.replicate_group)
+            own.div_(self.divide_factor or ranks)
         sizes = [parameter.padded.numel() for parameter, _ in pairs]
         for (parameter, _), part in zip(pairs, own.split(sizes)):
             parameter.store_gradient(part)
