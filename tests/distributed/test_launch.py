@@ -5,8 +5,14 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import threading
+import time
+from types import SimpleNamespace
 
 import pytest
+
+from flambeau.distributed import HashStore
+from flambeau.distributed.elastic._agent import Agent
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent))
 from launching import child_environment, free_port
@@ -119,6 +125,38 @@ def test_static_nodes(launch):
     outputs = [agent.communicate(timeout=60)[0] for agent in agents]
     assert [agent.returncode for agent in agents] == [0, 0], outputs
     assert [lines(output)[0].split()[3] for output in outputs] == ["1", "0"], outputs
+
+
+def test_a_round_that_closes_while_a_node_joins_counts_it():
+    class Slow:
+        """A store whose second joiner is held up, so that the first closes the round meanwhile."""
+
+        def __init__(self, store):
+            self.store = store
+
+        def add(self, key, by):
+            place = self.store.add(key, by)
+            if key.endswith("joined") and by == 1 and place > 1:
+                time.sleep(0.2)
+            return place
+
+        def __getattr__(self, name):
+            return getattr(self.store, name)
+
+    store, rounds = HashStore(), []
+    job = SimpleNamespace(join_timeout=5, max_nodes=2, min_nodes=2, workers=1, node_rank=None, last_call=1)
+
+    def meet():
+        agent = object.__new__(Agent)
+        agent.job, agent.store = job, Slow(store)
+        rounds.append(agent._meet())
+
+    threads = [threading.Thread(target=meet) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted((one.number, one.node, one.world_size) for one in rounds) == [(0, 0, 2), (0, 1, 2)]
 
 
 def test_output_goes_to_files(launch, tmp_path):

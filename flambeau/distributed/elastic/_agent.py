@@ -119,17 +119,17 @@ class Agent:
         while time.monotonic() < until:
             number = self._current_round()
             place = self.store.add(f"{number}/joined", 1)
-            if place > self.job.max_nodes or self.store.check([f"{number}/closed"]):
-                # Too late for this round: ask for another, which the others see.
-                self.store.set(f"{number}/ended", "a node joined")
-                self.store.compare_set("round", str(number), str(number + 1))
-                time.sleep(0.05)
-                continue
             host = json.dumps({"workers": self.job.workers, "node": self.job.node_rank, "place": place})
             self.store.set(f"{number}/node{place}", host)
             if place == 1:
                 self._close(number, until)
-            return self._read(number, place)
+            # The round may be closed at any time after this node joined: what counts is whether it was counted.
+            self.store.wait([f"{number}/closed"], datetime.timedelta(seconds=self.job.join_timeout))
+            if place <= int(self.store.get(f"{number}/closed")):
+                return self._read(number, place)
+            # Too late for this round: ask for another, which the others see.
+            self._end_round(number, "a node joined")
+            time.sleep(0.05)
         raise DistStoreError(
             f"[launch] expected {self.job.min_nodes} nodes, got a timeout after {self.job.join_timeout} s"
         )
@@ -153,8 +153,6 @@ class Agent:
         self.store.set(f"{number}/closed", str(min(seen, self.job.max_nodes)))
 
     def _read(self, number: int, place: int) -> _Round:
-        limit = datetime.timedelta(seconds=self.job.join_timeout)
-        self.store.wait([f"{number}/closed"], limit)
         count = int(self.store.get(f"{number}/closed"))
         keys = [f"{number}/node{i}" for i in range(1, count + 1)]
         nodes = [json.loads(value) for value in self.store.multi_get(keys)]
@@ -297,7 +295,7 @@ class Agent:
     def _leave(self, round_: _Round) -> None:
         """The store has to live until all nodes are through."""
         self.store.add(f"{round_.number}/done", 1)
-        until = time.monotonic() + 30
+        until = time.monotonic() + self.job.join_timeout
         while self.tcp.is_master and round_.nodes > 1 and time.monotonic() < until:
             if self.store.add(f"{round_.number}/done", 0) >= round_.nodes:
                 break

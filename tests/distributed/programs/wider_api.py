@@ -61,6 +61,24 @@ def logits_stay_divided_in_the_loss():
         assert torch.allclose(divided.grad.full_tensor(), plain.grad, atol=1e-6), options
 
 
+def sharded_gradients_go_through_hooks():
+    from torch.distributed.algorithms._comm_hooks import default_hooks
+
+    def losses(hook, state):
+        net = FSDP(model(), device_id=torch.device("cpu"))
+        if hook is not None:
+            net.register_comm_hook(state, hook)
+        return torch.tensor(train(net, torch.optim.SGD(net.parameters(), lr=0.1)))
+
+    plain = losses(None, None)
+    state = default_hooks.LowPrecisionState(dist.group.WORLD)
+    assert torch.allclose(
+        losses(default_hooks.reduce_scatter_hook, default_hooks.DefaultState(dist.group.WORLD)), plain
+    )
+    for hook in (default_hooks.fp16_compress_hook, default_hooks.bf16_compress_hook):
+        assert torch.allclose(losses(hook, state), plain, rtol=0.02, atol=1e-3)
+
+
 def optimizer_state_moves_between_sharded_models():
     full = StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(rank0_only=False)
     first = FSDP(model(), device_id=torch.device("cpu"), use_orig_params=True)
@@ -219,6 +237,7 @@ def collectives_are_counted():
 logits_stay_divided_in_the_loss()
 collectives_are_counted()
 norms_of_parts_make_the_norm_of_the_whole()
+sharded_gradients_go_through_hooks()
 optimizer_state_moves_between_sharded_models()
 parameters_made_on_meta_are_filled_after_the_division()
 planners_may_be_subclassed()
