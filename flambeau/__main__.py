@@ -9,6 +9,7 @@ flambeau profile script.py [args…]  run it and tell where the time goes: table
 flambeau launch script.py [args…]   run it in several processes, with the options of torchrun
 flambeau package model.py:make -o f  compile a model ahead of time into a file for C, C++ and Python
 flambeau dist-status [pid]          a table of the running groups of processes of this host: what each rank is in
+flambeau plan model.py --gpus 64    propose how to divide a model over many GPUs, with modelled times
 flambeau bench                      time a few operators, eager and compiled, and on PyTorch where it is installed
 flambeau cache show|prune|verify    look after the kernels that compile() keeps on disk
 flambeau device-check NAME          check a registered device against the CPU, operator by operator
@@ -26,7 +27,7 @@ import os
 import sys
 
 COMMANDS = (
-    "bench cache companion compare completion device-check dist-status env explain launch package profile".split()
+    "bench cache companion compare completion device-check dist-status env explain launch package plan profile".split()
 )  # of flambeau._commands
 
 RUN_HELP = """usage: flambeau run script.py [args…]
