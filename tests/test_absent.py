@@ -19,27 +19,27 @@ def test_every_word_of_the_table_makes_something():
 
 
 def test_functions_fail_when_called_with_their_name_and_a_reason():
-    from flambeau.distributed.rpc import init_rpc
+    from flambeau.distributed._symmetric_memory import rendezvous
 
-    with pytest.raises(NotImplementedError, match=r"torch\.distributed\.rpc\.init_rpc yet: remote procedure calls"):
-        init_rpc("worker")
+    with pytest.raises(NotImplementedError, match=r"torch\.distributed\._symmetric_memory\.rendezvous yet: "):
+        rendezvous("worker")
 
 
 def test_classes_serve_in_annotations_and_isinstance():
-    from flambeau.distributed.rpc import RRef
+    from flambeau.distributed._shard.sharded_tensor import ShardedTensor
     from flambeau.numa.binding import AffinityMode
 
-    def take(module: RRef | None, other: Optional[RRef] = None) -> None: ...  # noqa: UP045
+    def take(module: ShardedTensor | None, other: Optional[ShardedTensor] = None) -> None: ...  # noqa: UP045
 
     assert inspect.signature(take)
-    assert not isinstance(flambeau.ones(1), RRef)
+    assert not isinstance(flambeau.ones(1), ShardedTensor)
     assert AffinityMode.NODE != AffinityMode.SOCKET
 
-    class Own(RRef):
+    class Own(ShardedTensor):
         pass
 
-    for cls in (RRef, Own):
-        with pytest.raises(NotImplementedError, match="RRef"):
+    for cls in (ShardedTensor, Own):
+        with pytest.raises(NotImplementedError, match="ShardedTensor"):
             cls(1)
 
 
