@@ -416,9 +416,6 @@ void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self,
 
 // ---------------------------------------------------------------- updates
 
-// Blocks that share a chunk: what a launch names is few chunks for so many processors.
-constexpr int kUpdatePieces = 8;
-
 void run_update(const UpdateCall& call) {
   const auto* table = static_cast<const UpdateTable*>(call.def.device);
   FL_CHECK_KIND(table != nullptr, NotImplemented, "[", call.def.name,
@@ -444,13 +441,17 @@ void run_update(const UpdateCall& call) {
     }
     args.rows = rows.as<double>();
   }
-  int tensors = 0, blocks = 0;
+  int tensors = 0;
+  int64_t blocks = 0;
   const double* values = nullptr;
   bool wide = false;
   const auto flush = [&] {
+    std::fill(args.first + tensors, args.first + kUpdateTensors, UINT32_MAX);
     if (blocks)
-      launch(wide ? table->twice : table->single, dim3(blocks, kUpdatePieces), 512, args, call.def.name);
-    tensors = blocks = 0;
+      launch(wide ? table->twice : table->single, dim3(static_cast<unsigned>(blocks)), kUpdateThreads, args,
+             call.def.name);
+    tensors = 0;
+    blocks = 0;
   };
   for (size_t i = 0; i < call.length; ++i) {
     const int64_t numel = call.lists[0][i].numel();
@@ -458,28 +459,23 @@ void run_update(const UpdateCall& call) {
     bool doubles = false;
     for (int k = 0; k < call.def.lists; ++k) doubles |= call.lists[k][i].dtype() == DType::Double;
     const double* own = call.values ? call.values[i] : nullptr;
-    if (tensors == kUpdateTensors || (tensors && (values != own || wide != doubles))) flush();
+    const int64_t chunks = (numel + kUpdateChunk - 1) / kUpdateChunk;
+    FL_CHECK(chunks < int64_t(1) << 31, "[", call.def.name,
+             "] expected tensors of less than 2**42 elements, got ", numel);
+    if (tensors == kUpdateTensors || blocks + chunks >= int64_t(1) << 31 ||
+        (tensors && (values != own || wide != doubles)))
+      flush();
     values = own;
     wide = doubles;
     if (values) std::copy(values, values + call.def.values, args.value);
-    const auto place = [&] {
-      for (int k = 0; k < call.def.lists; ++k) {
-        args.data[k][tensors] = call.lists[k][i].raw();
-        args.dtype[k][tensors] = call.lists[k][i].dtype();
-      }
-      args.row[tensors] = static_cast<uint32_t>(i);
-      args.numel[tensors++] = numel;
-    };
-    place();
-    const int64_t chunks = (numel + kUpdateChunk - 1) / kUpdateChunk;
-    for (int64_t c = 0; c < chunks; ++c) {
-      if (blocks == kUpdateBlocks) {
-        flush();
-        place();
-      }
-      args.tensor[blocks] = static_cast<uint8_t>(tensors - 1);
-      args.chunk[blocks++] = static_cast<uint32_t>(c);
+    for (int k = 0; k < call.def.lists; ++k) {
+      args.data[k][tensors] = call.lists[k][i].raw();
+      args.dtype[k][tensors] = call.lists[k][i].dtype();
     }
+    args.row[tensors] = static_cast<uint32_t>(i);
+    args.first[tensors] = static_cast<uint32_t>(blocks);
+    args.numel[tensors++] = numel;
+    blocks += chunks;
   }
   flush();
 }

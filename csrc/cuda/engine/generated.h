@@ -108,9 +108,9 @@ struct ComplexReduceTable {
 
 // ---------------------------------------------------------------- updates
 
-constexpr int kUpdateChunk = 65536;  // elements of one block
-constexpr int kUpdateTensors = 24;   // tensors of one launch
-constexpr int kUpdateBlocks = 320;
+constexpr int kUpdateChunk = 2048;  // elements of one block
+constexpr int kUpdateThreads = 256;
+constexpr int kUpdateTensors = 32;  // tensors of one launch; a power of two
 
 struct UpdateArgs {
   char* data[8][kUpdateTensors];
@@ -119,8 +119,7 @@ struct UpdateArgs {
   double value[16];    // what the loop uses, the same for all
   const double* rows;  // or, if not null, rows of it on the device
   uint32_t row[kUpdateTensors];
-  uint8_t tensor[kUpdateBlocks];
-  uint32_t chunk[kUpdateBlocks];
+  uint32_t first[kUpdateTensors];  // block of each tensor; beyond the last tensor, more than there are
 };
 // What is computed once for each tensor, where its scalar states are on the device.
 struct UpdateOnceArgs {

@@ -1,5 +1,5 @@
-// The kernel of an update record (an optimizer step) over many tensors at once: a column of blocks takes a
-// chunk of one of them.
+// The kernel of an update record (an optimizer step) over many tensors at once: each block takes a chunk of
+// one of them.
 #pragma once
 
 #include "cuda/engine/device.cuh"
@@ -28,7 +28,7 @@ template <class F>
 __device__ int update_floats(char* const (&data)[F::lists], int n, const float* u) {
   const int whole = n / 4 * 4;
 #pragma unroll 2
-  for (int i = threadIdx.x * 4; i < whole; i += 512 * 4) {
+  for (int i = threadIdx.x * 4; i < whole; i += kUpdateThreads * 4) {
     float4 x[F::lists];
 #pragma unroll
     for (int k = 0; k < F::lists; ++k) x[k] = *reinterpret_cast<const float4*>(data[k] + i * 4);
@@ -48,13 +48,20 @@ __device__ int update_floats(char* const (&data)[F::lists], int n, const float* 
   return whole;
 }
 
+// The last tensor that begins at a block or before it.
+__device__ __forceinline__ int tensor_of(const UpdateArgs& a, uint32_t block) {
+  int t = 0;
+#pragma unroll
+  for (int step = kUpdateTensors / 2; step > 0; step /= 2)
+    if (a.first[t + step] <= block) t += step;
+  return t;
+}
+
 template <class F, class T>
-__global__ void __launch_bounds__(512, 2) update_lists(const __grid_constant__ UpdateArgs a) {
-  const int t = a.tensor[blockIdx.x];
-  const int piece = kUpdateChunk / gridDim.y;
-  const int64_t base = int64_t(a.chunk[blockIdx.x]) * kUpdateChunk + blockIdx.y * piece;
-  const int n = static_cast<int>(min(int64_t(piece), a.numel[t] - base));
-  if (n <= 0) return;
+__global__ void __launch_bounds__(kUpdateThreads, 4) update_lists(const __grid_constant__ UpdateArgs a) {
+  const int t = tensor_of(a, blockIdx.x);
+  const int64_t base = int64_t(blockIdx.x - a.first[t]) * kUpdateChunk;
+  const int n = static_cast<int>(min(int64_t(kUpdateChunk), a.numel[t] - base));
   T u[F::values > 0 ? F::values : 1];
   const double* value = a.rows ? a.rows + a.row[t] * F::values : a.value;
 #pragma unroll
@@ -75,7 +82,7 @@ __global__ void __launch_bounds__(512, 2) update_lists(const __grid_constant__ U
       first = update_floats<F>(data, n, u);
     } else if (aligned) {
       first = n / kVector * kVector;
-      for (int i = threadIdx.x * kVector; i < first; i += 512 * kVector) {
+      for (int i = threadIdx.x * kVector; i < first; i += kUpdateThreads * kVector) {
         float x[F::lists][kVector];
 #pragma unroll
         for (int k = 0; k < F::lists; ++k) load_vector(x[k], data[k] + i * item_size(dtype[k]), dtype[k]);
@@ -94,7 +101,7 @@ __global__ void __launch_bounds__(512, 2) update_lists(const __grid_constant__ U
       }
     }
   }
-  for (int i = first + threadIdx.x; i < n; i += 512) {
+  for (int i = first + threadIdx.x; i < n; i += kUpdateThreads) {
     T e[F::lists];
 #pragma unroll
     for (int k = 0; k < F::lists; ++k) e[k] = load<T>(data[k] + i * item_size(dtype[k]), dtype[k]);
