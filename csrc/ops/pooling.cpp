@@ -12,7 +12,7 @@ namespace fl {
 
 using PoolFunction = DeviceFunction<void(const PoolArgs&, int)>;
 PoolFunction device::max_pool{"max_pool"}, device::average_pool{"avg_pool"},
-    device::average_pool_backward{"avg_pool_backward"};
+    device::max_pool_backward{"max_pool_backward"}, device::average_pool_backward{"avg_pool_backward"};
 
 namespace {
 
@@ -391,6 +391,33 @@ Tensor pool_gather(const Tensor& self, const Tensor& indices, int64_t ndim) {
   return out;
 }
 
+// The gradient of maxima, by their indices. The CPU adds each to its place; an accelerator looks, for each
+// element, at the windows that it lies in, and adds nothing at the same time as somebody else.
+Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntSpan input_size, IntSpan kernel,
+                         std::optional<IntSpan> stride, IntSpan padding, IntSpan dilation, bool ceil_mode) {
+  const std::string op = "_max_pool_backward";
+  const int ndim = static_cast<int>(kernel.size());
+  FL_CHECK(ndim >= 1 && ndim <= 3, "[", op, "] expected 1 to 3 kernel sizes, got ", kernel);
+  Pooling p = plain(op, ndim, input_size, kernel, stride, padding, dilation, ceil_mode, false);
+  const Dims expected = p.output_sizes(input_size);
+  FL_CHECK(grad.sizes() == IntSpan(expected) && indices.sizes() == IntSpan(expected), "[", op,
+           "] expected a gradient and indices of shape ", IntSpan(expected), ", got ", grad.sizes(), " and ",
+           indices.sizes());
+  FL_CHECK(is_floating(grad.dtype()) && indices.dtype() == DType::Int64, "[", op,
+           "] expected a floating dtype and indices of dtype int64, got ", name_of(grad.dtype()), " and ",
+           name_of(indices.dtype()));
+  if (on_host(grad))
+    return pool_scatter(grad, indices, {input_size.data() + input_size.size() - ndim, size_t(ndim)}, true);
+  const bool last = p.channels_last(grad);
+  Tensor out = empty_laid(input_size, last, grad.options());
+  if (grad.is_meta() || out.numel() == 0) return out;
+  const Tensor from = laid(grad, last), where = laid(indices, last);
+  PoolArgs g = p.arguments(out, from, last);
+  g.indices = where.data<int64_t>();
+  device::max_pool_backward(grad.device().type, g, grad.device().index);
+  return out;
+}
+
 // ---------------------------------------------------------------- gradients of averages
 
 Tensor run_average_backward(Pooling p, const Tensor& grad, IntSpan input_size, int64_t divisor) {
@@ -452,6 +479,7 @@ FL_KERNEL("_fractional_max_pool2d", fractional_max_pool<2>, kCpu);
 FL_KERNEL("_fractional_max_pool3d", fractional_max_pool<3>, kCpu);
 FL_KERNEL("_pool_scatter", pool_scatter, kCpu);
 FL_KERNEL("_pool_gather", pool_gather, kCpu);
+FL_KERNEL("_max_pool_backward", max_pool_backward, kDevices);
 FL_KERNEL("_avg_pool_backward", avg_pool_backward, kDevices);
 FL_KERNEL("_adaptive_avg_pool_backward", adaptive_avg_pool_backward, kDevices);
 

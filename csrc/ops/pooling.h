@@ -70,6 +70,9 @@ struct PoolArgs {
 namespace device {
 // `index` is that of the device; on an accelerator windows are plain or adaptive.
 extern DeviceFunction<void(const PoolArgs& args, int index)> max_pool, average_pool;
+// The gradient of maxima of plain windows, by their indices, on an accelerator; arguments as below, no
+// integers.
+extern DeviceFunction<void(const PoolArgs& args, int index)> max_pool_backward;
 // `output` is the gradient that arrives (read), `input` the gradient of the input (written); no integers, and
 // on the CPU channels last Float or Double only.
 extern DeviceFunction<void(const PoolArgs& args, int index)> average_pool_backward;

@@ -1,5 +1,6 @@
-// Maxima and averages over windows, and the gradients of averages: a thread for each element that is written,
-// in the order of memory. Geometry and layouts are settled in ops/pooling.cpp.
+// Maxima and averages over windows, and their gradients: a thread for each element that is written, in the
+// order of memory, or for a word of channels that lie side by side. Geometry and layouts are settled in
+// ops/pooling.cpp.
 #include "cuda/engine/packs.cuh"
 #include "cuda/runtime/launch.h"
 #include "ops/pooling.h"
@@ -29,7 +30,7 @@ struct PoolLaunch {
   int64_t channels, divisor;
   bool last;
   Axis axis[3];
-  Divider by[4];  // of what is written: depth, height, width, channels
+  Divider by[4];  // of what is written: depth, height, width, channels (or words of them)
 };
 
 // The coordinates of an element.
@@ -67,6 +68,13 @@ struct Plane {
   }
 };
 
+// The place of the first channel of a thread in the word or plane of an image, of planes of `space` elements.
+template <int V>
+__device__ __forceinline__ int64_t element_of(const PoolLaunch& a, const Place& p, int64_t space, int at) {
+  return a.last ? (p.image * space + at) * a.channels + p.channel * V
+                : (p.image * a.channels + p.channel) * space + at;
+}
+
 // The window of an element, and the plane it looks at.
 template <class T>
 struct View {
@@ -79,23 +87,75 @@ struct View {
         plane(a, p, a.axis[0].in * a.axis[1].in * a.axis[2].in) {}
 };
 
-template <class T>
+// A thread has V channels.
+template <class T, int V>
 __global__ void __launch_bounds__(256) max_windows(const __grid_constant__ PoolLaunch a) {
   using A = typename AccumulateIn<T>::type;
   const uint32_t i = blockIdx.x * 256 + threadIdx.x;
   if (i >= a.n) return;
-  const auto [d, h, w, plane] = View<T>(a, place_of(a, i));
-  A best[1] = {0};
-  int where = -1;
+  const Place p = place_of(a, i);
+  const Axis::Window d = a.axis[0].window(p.at[0]), h = a.axis[1].window(p.at[1]),
+                     w = a.axis[2].window(p.at[2]);
+  const int64_t space = int64_t(a.axis[0].in) * a.axis[1].in * a.axis[2].in;
+  A best[V] = {};
+  int where[V];
+#pragma unroll
+  for (int j = 0; j < V; ++j) where[j] = -1;
   for (int z = d.begin; z < d.end; z += a.axis[0].step)
     for (int y = h.begin; y < h.end; y += a.axis[1].step)
       for (int x = w.begin; x < w.end; x += a.axis[2].step) {
         const int at = (z * a.axis[1].in + y) * a.axis[2].in + x;
-        const A value = plane[at];
-        if (where < 0 || value > best[0] || value != value) best[0] = value, where = at;
+        A value[V];
+        read_pack<T, V>(a.from, element_of<V>(a, p, space, at)).get(value);
+#pragma unroll
+        for (int j = 0; j < V; ++j)
+          if (where[j] < 0 || value[j] > best[j] || value[j] != value[j]) best[j] = value[j], where[j] = at;
       }
-  write_pack<T, 1>(a.to, i, best);
-  if (a.indices) a.indices[i] = where;
+  write_pack<T, V>(a.to, int64_t(i) * V, best);
+  if (!a.indices) return;
+#pragma unroll
+  for (int j = 0; j < V; ++j) a.indices[int64_t(i) * V + j] = where[j];
+}
+
+template <int V>
+__device__ __forceinline__ void read_indices(const int64_t* from, int64_t (&x)[V]) {
+  if constexpr (V == 1) {
+    x[0] = *from;
+  } else {
+#pragma unroll
+    for (int j = 0; j < V; j += 2) {
+      const longlong2 pair = *reinterpret_cast<const longlong2*>(from + j);
+      x[j] = pair.x;
+      x[j + 1] = pair.y;
+    }
+  }
+}
+
+// `from` is the gradient of the maxima that lie at `indices`; what is written, that of the input.
+template <class T, int V>
+__global__ void __launch_bounds__(256) max_gradient(const __grid_constant__ PoolLaunch a) {
+  using A = typename AccumulateIn<T>::type;
+  const uint32_t i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= a.n) return;
+  const Place p = place_of(a, i);
+  const int own = (p.at[0] * a.axis[1].in + p.at[1]) * a.axis[2].in + p.at[2];
+  const int64_t space = int64_t(a.axis[0].out) * a.axis[1].out * a.axis[2].out;
+  const int z0 = a.axis[0].first_over(p.at[0]), z1 = a.axis[0].last_over(p.at[0]),
+            y0 = a.axis[1].first_over(p.at[1]), y1 = a.axis[1].last_over(p.at[1]),
+            x0 = a.axis[2].first_over(p.at[2]), x1 = a.axis[2].last_over(p.at[2]);
+  A sum[V] = {};
+  for (int z = z0; z <= z1; ++z)
+    for (int y = y0; y <= y1; ++y)
+      for (int x = x0; x <= x1; ++x) {
+        const int64_t at = element_of<V>(a, p, space, (z * a.axis[1].out + y) * a.axis[2].out + x);
+        A grad[V];
+        int64_t where[V];
+        read_indices(a.indices + at, where);
+        read_pack<T, V>(a.from, at).get(grad);
+#pragma unroll
+        for (int j = 0; j < V; ++j) sum[j] += where[j] == own ? grad[j] : A(0);
+      }
+  write_pack<T, V>(a.to, int64_t(i) * V, sum);
 }
 
 template <class T>
@@ -167,16 +227,19 @@ __global__ void __launch_bounds__(256) spread_planes(const __grid_constant__ Poo
 
 using PoolKernel = void (*)(const PoolLaunch);
 
-// Kernels for a dtype: one element to a thread, or planes by words and one by one.
+// Kernels for a dtype: one element to a thread; by elements and by words.
 struct PoolKernels {
-  PoolKernel max, average, gradient;
-  PoolKernel whole[2], spread[2];  // by elements, by words
+  PoolKernel average, gradient;
+  PoolKernel max[2], max_gradient[2], whole[2], spread[2];
 };
 template <class T>
 PoolKernels kernels_of() {
-  PoolKernels k{max_windows<T>, average_windows<T>, average_gradient<T>, {}, {}};
+  PoolKernels k{average_windows<T>, average_gradient<T>, {max_windows<T, 1>, nullptr}, {}, {}, {}};
   if constexpr (!std::is_same_v<T, int64_t>) {
     constexpr int width = 16 / sizeof(T);
+    k.max[1] = max_windows<T, width>;
+    k.max_gradient[0] = max_gradient<T, 1>;
+    k.max_gradient[1] = max_gradient<T, width>;
     k.whole[0] = average_planes<T, 1>;
     k.whole[1] = average_planes<T, width>;
     k.spread[0] = spread_planes<T, 1>;
@@ -199,7 +262,31 @@ PoolKernels kernels_for(DType dtype) {
   }
 }
 
-enum class Pass { Max, Average, Gradient };
+enum class Pass { Max, Average, Gradient, MaxGradient };
+
+PoolKernel kernel_for(const PoolKernels& kernels, Pass pass, bool words) {
+  switch (pass) {
+    case Pass::Max:
+      return kernels.max[words];
+    case Pass::MaxGradient:
+      return kernels.max_gradient[words];
+    case Pass::Average:
+      return kernels.average;
+    default:
+      return kernels.gradient;
+  }
+}
+
+// Averages of whole planes, or their gradient.
+void run_planes(const PoolArgs& g, const PoolLaunch& a, Pass pass, int64_t inside, cudaStream_t stream) {
+  const PoolKernels kernels = kernels_for(g.dtype);
+  const int64_t item = size_of(g.dtype);
+  const bool words = inside * item % 16 == 0 && is_aligned(pass == Pass::Average ? a.from : a.to);
+  const int64_t width = words ? 16 / item : 1;
+  const int64_t threads = std::min<int64_t>(256, std::max<int64_t>(32, (inside / width + 63) / 64 * 32));
+  launch(pass == Pass::Average ? kernels.whole[words] : kernels.spread[words],
+         static_cast<unsigned>(g.batch * g.channels), static_cast<unsigned>(threads), stream, "pooling", a);
+}
 
 void run(const PoolArgs& g, int device, const void* from, void* to, Pass pass) {
   OnDevice on(device);
@@ -209,36 +296,35 @@ void run(const PoolArgs& g, int device, const void* from, void* to, Pass pass) {
   a.last = g.channels_last;
   const int64_t item = size_of(g.dtype);
   int64_t inside = 1, made = 1;
-  bool whole = !g.channels_last && !g.divisor && g.dtype != DType::Int64 && pass != Pass::Max;
+  const bool of_maxima = pass == Pass::Max || pass == Pass::MaxGradient;
+  const bool backward = pass == Pass::Gradient || pass == Pass::MaxGradient;
+  bool whole = !g.channels_last && !g.divisor && g.dtype != DType::Int64 && !of_maxima;
   for (int d = 0; d < 3; ++d) {
     const PoolAxis& x = g.axes[d];
     FL_CHECK(x.in * (x.out + 1) < int64_t(1) << 31,
              "[pooling] expected sizes with a product below 2**31 on a device, got ", x.in, " and ", x.out);
     a.axis[d] = {int(x.in),  int(x.out),    int(x.step), int(x.stride),
                  int(x.pad), int(x.kernel), x.adaptive,  x.padded};
-    a.by[d] = Divider(static_cast<uint32_t>(pass == Pass::Gradient ? x.in : x.out));
+    if (pass == Pass::MaxGradient)
+      a.axis[d].kernel = int(x.step * (x.kernel - 1) + 1);  // all that it reaches
+    a.by[d] = Divider(static_cast<uint32_t>(backward ? x.in : x.out));
     inside *= x.in;
     made *= x.out;
     whole &= x.adaptive && x.out == 1;
   }
-  a.by[3] = Divider(static_cast<uint32_t>(g.channels));
+  const bool words = of_maxima && g.channels_last && g.dtype != DType::Int64 && g.channels * item % 16 == 0 &&
+                     is_aligned(from) && is_aligned(to) && is_aligned(g.indices);
+  const int64_t width = words ? 16 / item : 1;
+  a.by[3] = Divider(static_cast<uint32_t>(g.channels / width));
   FL_CHECK(std::max(inside, made) < int64_t(1) << 31,
            "[pooling] expected planes of less than 2**31 elements on a device, got ", std::max(inside, made));
-  const int64_t read = g.channels * (pass == Pass::Gradient ? made : inside),
-                written = g.channels * (pass == Pass::Gradient ? inside : made);
-  const PoolKernels kernels = kernels_for(g.dtype);
+  const int64_t read = g.channels * (backward ? made : inside),
+                written = g.channels * (backward ? inside : made);
   const cudaStream_t stream = current_stream();
   a.from = static_cast<const char*>(from);
   a.to = static_cast<char*>(to);
   a.indices = g.indices;
-  if (whole) {
-    const bool words = inside * item % 16 == 0 && is_aligned(pass == Pass::Average ? from : to);
-    const int64_t width = words ? 16 / item : 1;
-    const int64_t threads = std::min<int64_t>(256, std::max<int64_t>(32, (inside / width + 63) / 64 * 32));
-    const PoolKernel kernel = pass == Pass::Average ? kernels.whole[words] : kernels.spread[words];
-    return launch(kernel, static_cast<unsigned>(g.batch * g.channels), static_cast<unsigned>(threads), stream,
-                  "pooling", a);
-  }
+  if (whole) return run_planes(g, a, pass, inside, stream);
   FL_CHECK(written < int64_t(1) << 31, "[pooling] expected images of less than 2**31 elements, got ",
            written);
   // As many images at a time as can be counted.
@@ -246,17 +332,18 @@ void run(const PoolArgs& g, int device, const void* from, void* to, Pass pass) {
   for (int64_t first = 0; first < g.batch; first += images) {
     a.from = static_cast<const char*>(from) + first * read * item;
     a.to = static_cast<char*>(to) + first * written * item;
-    a.indices = g.indices ? g.indices + first * written : nullptr;
-    a.n = std::min(images, g.batch - first) * written;
-    launch(pass == Pass::Max       ? kernels.max
-           : pass == Pass::Average ? kernels.average
-                                   : kernels.gradient,
-           static_cast<unsigned>((a.n + 255) / 256), 256, stream, "pooling", a);
+    a.indices = g.indices ? g.indices + first * (backward ? read : written) : nullptr;
+    a.n = std::min(images, g.batch - first) * written / width;
+    launch(kernel_for(kernels_for(g.dtype), pass, words), static_cast<unsigned>((a.n + 255) / 256), 256,
+           stream, "pooling", a);
   }
 }
 
 void max_pool(const PoolArgs& g, int device) {
   run(g, device, g.input, g.output, Pass::Max);
+}
+void max_pool_backward(const PoolArgs& g, int device) {
+  run(g, device, g.output, const_cast<void*>(g.input), Pass::MaxGradient);
 }
 void average_pool(const PoolArgs& g, int device) {
   run(g, device, g.input, g.output, Pass::Average);
@@ -266,6 +353,7 @@ void average_pool_backward(const PoolArgs& g, int device) {
 }
 
 FL_ATTACH(max_pool, CUDA, max_pool);
+FL_ATTACH(max_pool_backward, CUDA, max_pool_backward);
 FL_ATTACH(average_pool, CUDA, average_pool);
 FL_ATTACH(average_pool_backward, CUDA, average_pool_backward);
 

@@ -204,6 +204,14 @@ def _pool_scatter(self: Any, indices: Any, output_size: Sequence[int], accumulat
     return out.reshape([*shape, *output_size])
 
 
+@definition("_max_pool_backward")
+def _max_pool_backward(
+    grad: Any, indices: Any, input_size: Sequence[int], kernel_size: Sequence[int], stride: Any, padding: Sequence[int],
+    dilation: Sequence[int], ceil_mode: bool,
+) -> Any:  # fmt: skip
+    return _pool_scatter(grad, indices, input_size[-len(kernel_size) :], True)
+
+
 @definition("_pool_gather")
 def _pool_gather(self: Any, indices: Any, ndim: int) -> Any:
     lead = list(self.shape[: self.dim() - ndim])

@@ -1,8 +1,9 @@
 """Pooling in one to three dimensions: maxima, averages, adaptive and fractional windows, and their inverses.
 
 The natively written ops take the window's geometry; `nn.functional` adds composites for what PyTorch decides in Python:
-`return_indices`, `None` sizes, unpooled shapes. Gradients are three private ops: `_pool_scatter` (of every maximum, by
-its indices), `_avg_pool_backward` and `_adaptive_avg_pool_backward`; `_pool_gather` is the derivative of unpooling.
+`return_indices`, `None` sizes, unpooled shapes. Gradients are private ops: `_max_pool_backward` (of the maxima of plain
+windows), `_pool_scatter` (of every other maximum, by its indices), `_avg_pool_backward` and `_adaptive_avg_pool_backward`;
+`_pool_gather` is the derivative of unpooling.
 """
 
 from __future__ import annotations
@@ -59,6 +60,10 @@ native("adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)
 native("_pool_scatter(Tensor self, Tensor indices, int[] output_size, bool accumulate) -> Tensor", method=False)
 native("_pool_gather(Tensor self, Tensor indices, int ndim) -> Tensor", method=False)
 native(
+    "_max_pool_backward(Tensor grad, Tensor indices, int[] input_size, int[] kernel_size, int[]? stride, int[] padding, "
+    "int[] dilation, bool ceil_mode) -> Tensor"
+)
+native(
     "_avg_pool_backward(Tensor grad, int[] input_size, int[] kernel_size, int[]? stride, int[] padding, bool ceil_mode, "
     "bool count_include_pad, int? divisor_override) -> Tensor"
 )
@@ -69,18 +74,23 @@ def _spatial(self_sizes: fl.Size, n: int) -> list[int]:
     return list(self_sizes[-n:])
 
 
-@vjp("max_pool1d_with_indices")
-def max_pool1d_vjp(g0, self_sizes, out1):
-    return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 1), True)
+@vjp("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
+def max_pool_vjp(g0, self_sizes, kernel_size, stride, padding, dilation, ceil_mode, out1):
+    return fl._ops._max_pool_backward(g0, out1, self_sizes, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-@vjp("max_pool2d_with_indices", "_adaptive_max_pool2d")
-def max_pool2d_vjp(g0, self_sizes, out1):
+@vjp("_max_pool_backward")
+def max_pool_backward_vjp(g, indices, kernel_size):
+    return fl._ops._pool_gather(g, indices, len(kernel_size)), None
+
+
+@vjp("_adaptive_max_pool2d")
+def adaptive_max_pool2d_vjp(g0, self_sizes, out1):
     return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 2), True)
 
 
-@vjp("max_pool3d_with_indices", "_adaptive_max_pool3d")
-def max_pool3d_vjp(g0, self_sizes, out1):
+@vjp("_adaptive_max_pool3d")
+def adaptive_max_pool3d_vjp(g0, self_sizes, out1):
     return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 3), True)
 
 
@@ -102,19 +112,19 @@ def fractional_max_pool3d_vjp(g0, self_sizes, out1):
 @vjp("max_pool1d")
 def max_pool1d_plain_vjp(g, self, kernel_size, stride, padding, dilation, ceil_mode):
     indices = fl.max_pool1d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[1]
-    return fl._ops._pool_scatter(g, indices, _spatial(self.shape, 1), True)
+    return fl._ops._max_pool_backward(g, indices, self.shape, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @vjp("max_pool2d")
 def max_pool2d_plain_vjp(g, self, kernel_size, stride, padding, dilation, ceil_mode):
     indices = fl.nn.functional.max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[1]
-    return fl._ops._pool_scatter(g, indices, _spatial(self.shape, 2), True)
+    return fl._ops._max_pool_backward(g, indices, self.shape, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @vjp("max_pool3d")
 def max_pool3d_plain_vjp(g, self, kernel_size, stride, padding, dilation, ceil_mode):
     indices = fl.nn.functional.max_pool3d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[1]
-    return fl._ops._pool_scatter(g, indices, _spatial(self.shape, 3), True)
+    return fl._ops._max_pool_backward(g, indices, self.shape, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @vjp("_pool_scatter")

@@ -70,6 +70,11 @@ def pool_scatter(make):
     yield call(make(1, 2, 2), make.index([[[0, 3], [3, 3]]]), [4], True)
 
 
+@samples("_max_pool_backward")
+def max_pool_backward(make):
+    yield call(make(1, 2, 2), make.index([[[0, 2], [1, 3]]]), [1, 2, 4], [2], None, [0], [1], False)
+
+
 @samples("_pool_gather")
 def pool_gather(make):
     yield call(make(1, 2, 4), make.index([[[0, 3], [3, 3]]]), 1)

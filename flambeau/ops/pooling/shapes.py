@@ -9,7 +9,7 @@ from flambeau.ops.geometry import Geometry, Ints
 from flambeau.ops.rules import shape
 
 
-@shape("_avg_pool_backward", "_adaptive_avg_pool_backward")
+@shape("_max_pool_backward", "_avg_pool_backward", "_adaptive_avg_pool_backward")
 def input_sized(input_size: Ints) -> Ints:
     return tuple(input_size)
 
