@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, refine, split_strides
 
-__all__ = ["AFTER_GROUP", "EVERY_POINT", "Group", "Level", "Member", "schedule"]
+__all__ = ["AFTER_GROUP", "EVERY_POINT", "Group", "Level", "Member", "new_group", "schedule"]
 
 
 class Level(enum.Enum):
@@ -202,6 +202,10 @@ def schedule(items: list[Loop | OperatorCall], last: list[Loop], columns: bool =
     scheduler = _Scheduler(items, last, columns)
     for item in items:
         scheduler.add(item)
+    if columns:
+        from flambeau._inductor.sinking import sink_groups
+
+        sink_groups(scheduler.steps)
     scheduler.close_groups()
     for loop in last:
         if columns or not scheduler.write_where_computed(loop):
@@ -232,7 +236,7 @@ class _Scheduler:
             return
         at = self._join(item)
         if at is None:
-            self.steps.append(_new_group(item))
+            self.steps.append(new_group(item))
             at = len(self.steps) - 1
         self.made_by[item.write.buffer] = at
 
@@ -302,7 +306,8 @@ def _overwrites(group: Group, memory: Buffer, placement: Placement) -> bool | No
     return reads_memory
 
 
-def _new_group(loop: Loop) -> Group:
+def new_group(loop: Loop) -> Group:
+    """A group of one loop."""
     group = Group(tuple(n for n in loop.domain if n != 1), apart=loop.apart)
     placement = group.admits(loop)
     if placement is None:

@@ -34,8 +34,8 @@ def partition(
     save_shared_operands: bool = False,
 ) -> list[RecordedCall]:
     """The calls of backward, with those of forward that it repeats. With `save_shared_operands`, what matrix products of both
-    read is saved."""
-    network = _Network(trace, forward, backward)
+    read is saved, and so is what backward needs of the results, which the caller mostly keeps until then."""
+    network = _Network(trace, forward, backward, keeps_outputs=save_shared_operands)
     cheap = [call for call in forward if network.may_repeat(call) and _is_one_pass(call)]
     if save_shared_operands and budget >= 1:
         twice = _operands(forward) & _operands(backward)
@@ -169,7 +169,9 @@ def _cost(call: RecordedCall) -> float:
 class _Network:
     """The storages of a joint trace, and who makes and needs them."""
 
-    def __init__(self, trace: Trace, forward: list[RecordedCall], backward: list[RecordedCall]) -> None:
+    def __init__(
+        self, trace: Trace, forward: list[RecordedCall], backward: list[RecordedCall], keeps_outputs: bool
+    ) -> None:
         self.trace = trace
         self.forward = forward
         self.maker = {v.storage: call for call in forward for v in call.results if v is not None}
@@ -178,6 +180,8 @@ class _Network:
         self.compared = {v.storage for call in backward if _has(call, "comparison") for v in call.reads}
         self.needed = [v.storage for v in saved(backward, trace)]
         self.free = {v.storage for v in (*trace.inputs, *(v for v, _ in trace.constants.values()))}
+        if keeps_outputs:
+            self.free |= {v.storage for v in trace.outputs if v is not None}
 
     def may_repeat(self, call: RecordedCall) -> bool:
         """Whether nothing that the call touches is written, so that it computes the same again, to the last bit or so."""
@@ -203,7 +207,7 @@ class _Network:
 
         waiting: list[int] = []
         for storage in self.needed:
-            if storage not in self.free:  # what is given is alive anyway
+            if storage not in self.free:  # that is alive anyway
                 flow.edge(node(storage) + 1, flow.sink, math.inf)
         while waiting:
             storage = waiting.pop()
