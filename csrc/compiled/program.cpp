@@ -156,8 +156,8 @@ class Runner {
     values[n++] = 0;
     for (size_t i = 0; i < n; ++i) params[i] = &values[i];
     const unsigned block[3] = {s.threads, 1, 1};
-    the_accelerator().launch(s.function, s.grid, block, s.shared, stream_, params, values,
-                             n * sizeof *values);
+    the_accelerator().launch(s.function, s.grid, block, s.shared, stream_, params, values, n * sizeof *values,
+                             s.waits);
   }
 
   void operator()(const RandomStateStep& s) {

@@ -89,6 +89,7 @@ struct KernelStep {
   std::vector<Location> pointers;
   std::vector<int64_t> numbers;
   bool wide;
+  bool waits;  // itself for the kernel before it
   std::function<void(void* const* pointers, size_t count)> outside;
 };
 

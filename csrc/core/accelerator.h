@@ -37,9 +37,10 @@ class Accelerator {
   // A function of a compiled module (cubin or PTX image), kept for ever; `shared` is the most dynamic shared
   // memory that launches will ask for.
   virtual void* load(const void* image, const char* function, int shared) = 0;
-  // `bytes` are the values that `params` point to, by which a repeated launch is known.
+  // `bytes` are the values that `params` point to, by which a repeated launch is known. A kernel that `waits`
+  // for the one before it itself may be started while that one ends.
   virtual void launch(void* function, const unsigned* grid, const unsigned* block, unsigned shared,
-                      void* stream, void** params, const void* bytes, size_t size) = 0;
+                      void* stream, void** params, const void* bytes, size_t size, bool waits) = 0;
 
   // Seed and offset of a stream of random numbers, in a tensor of two integers.
   virtual void random_state(const Tensor& to, uint64_t seed, uint64_t offset) = 0;

@@ -225,6 +225,7 @@ compiled::Step read_kernel(PyObject* step) {
   kernel.pointers = locations(FL_FIELD(step, "pointers").get());
   kernel.numbers = ints(FL_FIELD(step, "numbers").get());
   kernel.wide = FL_FIELD(step, "wide").get() == Py_True;
+  kernel.waits = FL_FIELD(step, "waits").get() == Py_True;
   check_counts(kernel.pointers.size(), kernel.numbers.size());
   return kernel;
 }

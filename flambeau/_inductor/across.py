@@ -128,12 +128,16 @@ def ordered(items: Items) -> Items:
             continue
         target = item.write.buffer
         using = readers.get(target, [])
-        keeps = _is_across(item) or (
-            item.reduce is None
-            and bool(using)
-            and all(
-                isinstance(r, Loop) and r.write.buffer in kept and (r.domain == item.domain or r.reduce is not None)
-                for r in using
+        keeps = (
+            bool(item.apart)
+            or _is_across(item)
+            or (
+                item.reduce is None
+                and bool(using)
+                and all(
+                    isinstance(r, Loop) and r.write.buffer in kept and (r.domain == item.domain or r.reduce is not None)
+                    for r in using
+                )
             )
         )
         if keeps:

@@ -55,13 +55,18 @@ def decoding(item: OperatorCall, target: Target, g: _Geometry) -> list[Kernel]:
 def _at(w: _Writer, name: str, operand: _Operand, head: str, row: str) -> str:
     """The address of the first column for each row of the tile, rows being of several heads."""
     base = w.pointer(operand.buffer, operand.offset)
-    batch, by_head, by_row, _ = (w.number(f"{name} {k}", operand.stride[k]) for k in range(4))
+    batch, by_head, by_row = (w.number(f"{name} {k}", operand.stride[k]) for k in range(3))
     return f"{base} + b.to(tl.int64) * {batch} + {head} * {by_head} + {row} * {by_row}"
+
+
+def _along(w: _Writer, name: str, operand: _Operand) -> str:
+    """What the number of a column is multiplied by: nothing where columns are neighbours, so that loads are wide."""
+    return "" if operand.stride[3] == 1 else f" * {w.number(f'{name} 3', operand.stride[3])}"
 
 
 def _parts(w: _Writer, g: _Geometry, chunk: int, splits: int, scratch: list[Buffer]) -> Kernel:
     best, total, made = (w.pointer(b) for b in scratch)
-    column = {name: w.number(f"{name} 3", o.stride[3]) for name, o in (("q", g.query), ("k", g.key), ("v", g.value))}
+    column = {name: _along(w, name, o) for name, o in (("q", g.query), ("k", g.key), ("v", g.value))}
     deep, wide = "d < depth", "e < width"
     body = [
         "n = start + tl.arange(0, N)",
@@ -71,7 +76,7 @@ def _parts(w: _Writer, g: _Geometry, chunk: int, splits: int, scratch: list[Buff
         f"s = tl.dot(x, y{g.precision}) * {g.scale * _LOG2E!r}",
     ]
     if g.bias is not None:
-        address = f"(bias[:, None] + n[None, :] * {w.number('bias 3', g.bias.stride[3])})"
+        address = f"(bias[:, None] + n[None, :]{_along(w, 'bias', g.bias)})"
         hidden = g.bias.buffer.dtype is fl.bool
         load = f"tl.load({address}, exists[:, None] & inside[None, :], other={'0' if hidden else '0.0'})"
         body.append(
@@ -102,9 +107,9 @@ def _parts(w: _Writer, g: _Geometry, chunk: int, splits: int, scratch: list[Buff
         "d = tl.arange(0, D)",
         "e = tl.arange(0, V)",
         f"q = {_at(w, 'q', g.query, 'h', 'm')}",
-        f"x = tl.load(q[:, None] + d[None, :] * {column['q']}, exists[:, None] & ({deep})[None, :], other=0.0)",
-        f"k = {_at(w, 'k', g.key, 'kh', '0')} + d * {column['k']}",
-        f"v = {_at(w, 'v', g.value, 'kh', '0')} + e * {column['v']}",
+        f"x = tl.load(q[:, None] + d[None, :]{column['q']}, exists[:, None] & ({deep})[None, :], other=0.0)",
+        f"k = {_at(w, 'k', g.key, 'kh', '0')} + d{column['k']}",
+        f"v = {_at(w, 'v', g.value, 'kh', '0')} + e{column['v']}",
         *([] if g.bias is None else [f"bias = {_at(w, 'bias', g.bias, 'h', 'm')}"]),
         'best = tl.full([M], float("-inf"), tl.float32)',
         "total = tl.zeros([M], tl.float32)",
@@ -142,7 +147,7 @@ def _together(w: _Writer, g: _Geometry, splits: int, scratch: list[Buffer], out:
         "all = tl.sum(weight * total, 0)",
         f"tl.store({w.pointer(sums)} + row, (base + tl.log2(all)) * {1 / _LOG2E!r})",
         "all = tl.where(all > 0, all, 1.0)",
-        f"tl.store({_at(w, 'o', out, 'h', 'm')} + e * {w.number('o 3', out.stride[3])}, "
+        f"tl.store({_at(w, 'o', out, 'h', 'm')} + e{_along(w, 'o', out)}, "
         f"(tl.sum(made * weight[:, None], 0) / all).to(tl.{g.dtype}), e < width)",
     ]
     constants = {"S": power(splits), "V": g.constants(1, 1)["V"]}

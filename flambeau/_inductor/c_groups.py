@@ -46,7 +46,7 @@ class _CLaunch:
         self.printer.launch(self.built, addresses, self.integers, (), self.items)
 
     def step(self, pointers: list[Location]) -> Step:
-        return KernelStep(0, (1, 1, 1), 0, 0, pointers, [], True, self.run)
+        return KernelStep(0, (1, 1, 1), 0, 0, pointers, [], True, launch=self.run)
 
 
 class _Built:

@@ -92,13 +92,14 @@ def plan_overwrites(
     stored: Sequence[Iterable[Buffer]],
     escaping: set[Buffer],
     donated: Iterable[Buffer],
+    steps: Sequence[int],
 ) -> MemoryPlan:
     """For memory that an accelerator's allocator gives out: only which results take the places of what dies, among that the
     `donated` inputs. A group's kernels run one after the other, so that only the groups take part whose elements one kernel
     reads and writes."""
-    lives = _Lives(scheduled, stored, range(len(scheduled)), donated)
+    lives = _Lives(scheduled, stored, steps, donated)
     plan = MemoryPlan()
-    for at, item in enumerate(scheduled):
+    for at, item in zip(steps, scheduled):
         if isinstance(item, Group) and all(m.level in (Level.POINT, *AFTER_GROUP) for m in item.members):
             _take_places(at, item, lives, escaping, plan)
     return plan

@@ -99,6 +99,7 @@ class Plan:
     def run(self, scheduled: list[Group | OperatorCall], outputs: list[RecordedValue | None]) -> ProgramSpec:
         """The program: what the native side reads."""
         printer = self.lowering.printer
+        scheduled = printer.arranged(scheduled)
         needed = self._needed(scheduled, outputs)
         stored = [[b for b in item.made if b in needed] if isinstance(item, Group) else [] for item in scheduled]
         small = [isinstance(item, Group) and printer.small(item) for item in scheduled]
@@ -110,7 +111,7 @@ class Plan:
             (item, set(buffers) if isinstance(item, Group) else leaving.intersection(b for b in item.results if b))
             for item, buffers in zip(scheduled, stored)
         ]
-        printed = printer.launches(work)
+        printed = printer.launches_by_step(work, self.times)
         self.launches = [(item, launches) for item, launches in zip(scheduled, printed) if launches is not None]
         for _, same_step in itertools.groupby(zip(self.times, scheduled, stored, printed), key=lambda row: row[0]):
             self._scheduled([row[1:] for row in same_step])
@@ -139,7 +140,7 @@ class Plan:
         if self.lowering.printer.host_memory:
             self.memory_plan = plan_memory(scheduled, stored, escaping, self.times)
         elif self.lowering.printer.overwrites and not (config.max_autotune or config.max_autotune_gemm):
-            self.memory_plan = plan_overwrites(scheduled, stored, escaping, self.donated)
+            self.memory_plan = plan_overwrites(scheduled, stored, escaping, self.donated, self.times)
         overwrites = self.memory_plan.overwrites
         for item in scheduled:
             if isinstance(item, Group):
@@ -157,7 +158,9 @@ class Plan:
             for _, buffers, _ in items:
                 for buffer in buffers:
                     self._allocate(buffer)
-            self._launch([launch for *_, launches in items for launch in launches or ()])
+            together = [launch for *_, launches in items for launch in launches or ()]
+            for some in [together] if self.lowering.printer.host_memory else [[launch] for launch in together]:
+                self._launch(some)
             return
         ((item, buffers, launches),) = items
         if launches is not None:

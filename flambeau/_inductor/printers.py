@@ -73,8 +73,18 @@ class Printer:
         those that the program returns; None for calls that stay calls, nothing for those whose results a group makes."""
         return [None for _ in work]
 
+    def launches_by_step(self, work: list[Work], steps: Sequence[int]) -> list[list[Launch] | None]:
+        """The same, where the groups of a step (those that are `small`) do not depend on each other and may be one kernel, which
+        the first of them then has."""
+        return self.launches(work)
+
+    def arranged(self, scheduled: list[Group | OperatorCall]) -> list[Group | OperatorCall]:
+        """What is scheduled in an order that suits the printer better."""
+        return scheduled
+
     def small(self, group: Group) -> bool:
-        """Whether the kernel of a group is too small for several threads and may run beside others of that kind."""
+        """Whether the kernel of a group is too small for several threads, or for a whole GPU, and may run beside others of that
+        kind."""
         return False
 
 

@@ -108,6 +108,7 @@ class KernelStep:
     pointers: list[Location]
     numbers: list[int]
     wide: bool  # the numbers have 64 bits
+    waits: bool = False  # itself for the kernel before it, so that it may be started while that one ends
     launch: Callable[[tuple[int, ...]], None] | None = None  # of a device from outside, which gets the addresses
 
 

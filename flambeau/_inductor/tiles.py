@@ -22,7 +22,9 @@ from flambeau._inductor.iteration import assign_passes, iteration_space
 from flambeau._inductor.schedule import AFTER_GROUP, Group, Level, Member
 from flambeau.ops import expr as e
 
-__all__ = ["Part", "Target", "Tile", "TileKind", "alternatives", "divide", "power", "subgroup"]
+__all__ = [
+    "Part", "Target", "Tile", "TileKind", "alternatives", "divide", "is_small", "multiplies_vectors", "power", "subgroup",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,8 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
         while x > 1 and height // x < target.processors:
             x //= 2
         warps = _warps_for(group, x * power(width))
-        if _multiplies_vectors(group):
-            x, warps = (1 if height <= 2048 or len(along) > 1 else min(x, 2)), min(warps * 2, 16)
+        if multiplies_vectors(group):
+            x, warps = (2, 2) if width <= 1024 and height >= 2 * target.processors else (1, min(warps * 2, 16))
         tile = Tile(TileKind.BY_ROWS, x, power(width), warps, registers=_registers(group))
         return [Part(group, stored, tile)]
     if height >= target.processors:
@@ -290,10 +292,18 @@ def _lies_across(group: Group) -> bool:
     return 2 * len(across) > len(full) and math.prod(group.dims[:split]) >= 16
 
 
-def _multiplies_vectors(group: Group) -> bool:
+def multiplies_vectors(group: Group) -> bool:
     """Whether the rows are those of matrices, each multiplied by a vector."""
     folds = [m for m in group.members if m.level is Level.ROW_REDUCTION]
-    return all(m.loop.name == "product" for m in folds)
+    return any(m.loop.name == "product" for m in folds)
+
+
+def is_small(group: Group, target: Target) -> bool:
+    """Whether the kernel of a group leaves most of a GPU idle, or is a product with a vector, which other rows can join."""
+    count = math.prod(iteration_space(group).sizes)
+    if group.split is None:
+        return count <= 64 * target.processors
+    return multiplies_vectors(group) and count <= 1 << 22
 
 
 def _in_parts(group: Group, stored: set[Buffer], target: Target, tile: Tile, width: int) -> list[Part]:

@@ -13,6 +13,7 @@ multiple of sixteen is told to the compiler, which then uses wide loads.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,15 +21,29 @@ import flambeau as fl
 from flambeau._inductor import triton_math
 from flambeau._inductor.ir import Access, Buffer, OperatorCall, Reduce
 from flambeau._inductor.iteration import assign_passes, iteration_space
+from flambeau._inductor.joining import guarded_loads
 from flambeau._inductor.printers import Work
 from flambeau._inductor.schedule import Group, Level, Member
-from flambeau._inductor.tiles import Part, Target, Tile, TileKind, alternatives, divide
+from flambeau._inductor.tiles import Part, Target, Tile, TileKind, alternatives, divide, multiplies_vectors
+from flambeau._inductor.triton_header import HEADER
+from flambeau._inductor.triton_joining import WAIT_HERE, join_steps, waiting
 from flambeau.ops.expr import Expr
 
 if TYPE_CHECKING:
     from flambeau._inductor.triton_products import Matrix
 
-__all__ = ["POINTERS", "Kernel", "Scope", "Tuner", "Writer", "print_all", "print_group", "print_operator", "print_part"]
+__all__ = [
+    "HEADER",
+    "POINTERS",
+    "Kernel",
+    "Scope",
+    "Tuner",
+    "Writer",
+    "print_all",
+    "print_group",
+    "print_operator",
+    "print_part",
+]
 
 # dtype: Triton's name of a pointer to it, type to compute in
 TYPES = {
@@ -46,86 +61,9 @@ TYPES = {
     fl.float8_e5m2: ("*fp8e5", "float32"),
 }
 POINTERS = {dtype: name for dtype, (name, _) in TYPES.items()}
+_SHARED_FOR_ROWS = 54 * 1024  # bytes for rows that are on their way, of four programs that a processor has
 _NARROW = {fl.uint8: "uint8", fl.int8: "int8", fl.int16: "int16", fl.int32: "int32"}
 _FLOAT8 = {fl.float8_e4m3fn: "to_e4m3({})", fl.float8_e5m2: "to_e5m2({})"}
-
-HEADER = """\
-import triton
-import triton.language as tl
-from triton.language.extra import libdevice
-
-
-@triton.jit
-def fold_mul(a, b):
-    return a * b
-
-
-@triton.jit
-def fold_bitor(a, b):
-    return a | b
-
-
-@triton.jit
-def fold_bitand(a, b):
-    return a & b
-
-
-@triton.jit
-def fold_maximum(a, b):
-    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def fold_minimum(a, b):
-    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def fast_inverse(x):
-    return tl.inline_asm_elementwise("rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
-
-
-@triton.jit
-def to_e4m3(x):
-    return x.to(tl.float32).to(tl.float8e4nv)
-
-
-@triton.jit
-def to_e5m2(x):
-    x = x.to(tl.float32)
-    code = x.to(tl.float8e5).to(tl.uint8, bitcast=True)
-    infinite = tl.where(x < 0, 0xFC, 0x7C).to(tl.uint8)
-    return tl.where(tl.abs(x) >= 61440.0, infinite, code).to(tl.float8e5, bitcast=True)
-
-
-@triton.jit
-def random_word(state, index):
-    e = (index % 64).to(tl.int32)
-    block = (index // 64).to(tl.int64) * 16 + e % 16
-    seed = tl.load(state).to(tl.uint64)
-    offset = tl.load(state + 1).to(tl.uint64)
-    c0 = block.to(tl.uint32)
-    c1 = (block >> 32).to(tl.uint32)
-    c2 = tl.zeros_like(c0) + offset.to(tl.uint32)
-    c3 = tl.zeros_like(c0) + (offset >> 32).to(tl.uint32)
-    k0 = seed.to(tl.uint32)
-    k1 = (seed >> 32).to(tl.uint32)
-    for _ in tl.static_range(10):
-        h0 = tl.umulhi(c0, 0xD2511F53)
-        l0 = c0 * 0xD2511F53
-        h1 = tl.umulhi(c2, 0xCD9E8D57)
-        l1 = c2 * 0xCD9E8D57
-        c0 = h1 ^ c1 ^ k0
-        c1 = l1
-        c2 = h0 ^ c3 ^ k1
-        c3 = l0
-        k0 += 0x9E3779B9
-        k1 += 0xBB67AE85
-    which = e // 16
-    return tl.where(which < 2, tl.where(which == 0, c0, c1), tl.where(which == 2, c2, c3)).to(tl.int64)
-
-
-"""
 
 
 @dataclass
@@ -142,6 +80,7 @@ class Kernel:
     stages: int = 2
     registers: int | None = None  # the most of a thread; None leaves it to the compiler
     scratch: tuple[Buffer, ...] = ()  # buffers of its own, made before it runs
+    waits: bool = False  # itself for the kernel before it
 
     def signature(self) -> dict[str, str]:
         names = {f"p{i}": POINTERS[b.dtype] for i, (b, _) in enumerate(self.pointers)}
@@ -246,6 +185,7 @@ class Writer:
         self.constants: dict[Any, str] = {}
         self.head: list[str] = []
         self.row_values: dict[Buffer, str] = {}
+        self.early: list[str] | None = None  # loads of what no kernel writes, before all others
         space = iteration_space(self.group)
         self.sizes, self.picks, self.rows = space.sizes, space.dims, space.rows
         if self.tile.kind is TileKind.FLAT:
@@ -351,7 +291,9 @@ class Writer:
             index = f"({index}).to(tl.int64)" if terms else "tl.full([], 0, tl.int64)"
             if access.buffer.source == "index":
                 return scope.let("x", index, "int64")
-            return scope.let("x", f"random_word({self.pointer(access)}, {index})", "int64")
+            return scope.let(
+                "x", self._random_words(access) or f"random_word({self.pointer(access)}, {index})", "int64"
+            )
         at, mask = self.place(access)
         if guard:
             _, row, column = self.terms(access)
@@ -361,7 +303,37 @@ class Writer:
         text = f"tl.load({at}{', ' + mask if mask else ''})"
         if kind == "cond":
             return scope.let("x", f"{text} != 0", kind)
-        return scope.let("x", text if access.buffer.dtype is getattr(fl, kind) else f"{text}.to(tl.{kind})", kind)
+        lines = len(scope.lines)
+        name = scope.let("x", text if access.buffer.dtype is getattr(fl, kind) else f"{text}.to(tl.{kind})", kind)
+        if self.early is not None and len(scope.lines) > lines and not guard and self._is_weight(access):
+            self.early.append(scope.lines.pop())
+        return name
+
+    def _random_words(self, access: Access) -> str | None:
+        """The words of a whole tile, of which each four come from one counter: where rows of the tile lie in order and begin at
+        multiples of 64. None where they do not."""
+        pointer, strides = self.pointer(access), [access.strides[pick] for pick in self.picks]
+        if self.tile.kind is TileKind.FLAT:
+            in_order = strides == [math.prod(self.sizes[at + 1 :]) for at in range(len(strides))]
+            if not strides or not in_order or self.tile.x % 64:
+                return None
+            first = f"{self.program(0)}.to(tl.int64) * X + tl.zeros([1, 1], tl.int64)"
+            return f"tl.reshape(random_words({pointer}, {first}, 1, X), [X])"
+        whole = self.tile.full_rows and self.tile.kind in (TileKind.BY_ROWS, TileKind.BY_COLUMNS)
+        if not whole or strides[self.rows :] != [1] or self.tile.r % 64 or any(s % 64 for s in strides[: self.rows]):
+            return None
+        rows, _, _ = self.terms(replace(access, strides=self._without_columns(access.strides)))
+        count = "X" if rows else "1"
+        first = " + ".join([*rows, f"tl.zeros([{count}, 1], tl.int64)"])
+        return f"random_words({pointer}, {first}, {count}, R)"
+
+    def _without_columns(self, strides: tuple[int, ...]) -> tuple[int, ...]:
+        columns = set(self.picks[self.rows :])
+        return tuple(0 if at in columns else stride for at, stride in enumerate(strides))
+
+    def _is_weight(self, access: Access) -> bool:
+        """Whether it is read from an input, as that is before any kernel runs."""
+        return access.buffer.source == "input" and access.buffer.memory is access.buffer
 
     def store(self, scope: Scope, access: Access, name: str, zero: str = "x * 0") -> None:
         at, mask = self.place(access)
@@ -585,12 +557,27 @@ class Writer:
     def _by_rows(self) -> list[str]:
         lines = self.row_lines(f"{self.program(0)} * X", "[:, None]")
         if self.tile.full_rows:
-            return [*lines, *self.column_lines(""), *self.mask_lines(), *self._whole_rows(Scope(self)).lines]
+            lines += [*self.column_lines(""), *self.mask_lines()]
+            if not multiplies_vectors(self.group):
+                return [*lines, *self._whole_rows(Scope(self)).lines]
+            self.early = []
+            scope = Scope(self)
+            self._load_row_operands(scope)
+            self._whole_rows(scope)
+            return [*lines, *self.early, WAIT_HERE, *scope.lines]
         rows = Scope(self)
         rows.lines = lines
         for at in range(max(self.passes, 1)):
             self._looped_pass(rows, at)
         return rows.lines
+
+    def _load_row_operands(self, scope: Scope) -> None:
+        """Loads what is added to the sums of rows, say, before those are made, whose time hides the loads'."""
+        for member in self.group.members:
+            if member.level is Level.ROW and not guarded_loads(member.loop.expr):
+                for access in member.reads:
+                    if access.buffer not in self.group.made and access.buffer.source not in ("index", "random"):
+                        self.load(scope, access)
 
     def _whole_rows(self, scope: Scope) -> Scope:
         """All passes over rows whose columns are all in the tile."""
@@ -665,7 +652,7 @@ class Writer:
             head.lines += [f"begin = {self.program(1)} * {chunk}", f"end = tl.minimum(begin + {chunk}, {rows})"]
             first, last = "begin", "end"
         body = [*self.row_lines("start", "[:, None]"), *self.mask_lines(), *scope.lines, *scope.late]
-        lines = [*head.lines, f"for start in range({first}, {last}, X):", *(f"    {line}" for line in body)]
+        lines = [*head.lines, f"for start in {self._row_range(first, last)}:", *(f"    {line}" for line in body)]
         ends = Scope(self)
         for member in folds:
             buffer, reduce = member.loop.write.buffer, member.loop.reduce
@@ -687,6 +674,21 @@ class Writer:
                 if buffer in self.stored:
                     self.store(ends, member.write, name, "c * 0")
         return lines + ends.lines
+
+    def _row_range(self, first: str, last: str) -> str:
+        """The range of a loop over rows. Where rows are reduced, each step waits for the sums of its own, so that the next rows
+        are sent for before that, as many as there is shared memory for."""
+        loads = {
+            (a.buffer, a.offset, a.strides)
+            for m in self.group.members
+            for a in m.reads
+            if a.buffer not in self.group.made and a.buffer.source not in ("index", "random") and all(self.terms(a)[1:])
+        }
+        size = self.tile.x * self.tile.r * sum(buffer.dtype.itemsize for buffer, _, _ in loads)
+        stages = min(3, _SHARED_FOR_ROWS // max(size, 1))
+        if not self.reductions(Level.ROW_REDUCTION) or stages < 2:
+            return f"range({first}, {last}, X)"
+        return f"tl.range({first}, {last}, X, num_stages={stages})"
 
     # ---------------------------------------------------------------- the launch
 
@@ -734,8 +736,10 @@ def print_group(group: Group, stored: set[Buffer], target: Target, tuner: Tuner 
     return made
 
 
-def print_all(work: list[Work], target: Target, tuner: Tuner | None = None) -> list[list[Kernel] | None]:
-    """The kernels of groups and operator calls."""
+def print_all(
+    work: list[Work], target: Target, tuner: Tuner | None = None, steps: Sequence[int] | None = None
+) -> list[list[Kernel] | None]:
+    """The kernels of groups and operator calls; those of one step become one kernel where that can be."""
     printed = [
         print_group(item, stored, target, tuner) if isinstance(item, Group) else print_operator(item, target)
         for item, stored in work
@@ -744,4 +748,8 @@ def print_all(work: list[Work], target: Target, tuner: Tuner | None = None) -> l
         from flambeau._inductor.triton_products import finish_products
 
         finish_products(work, printed, tuner, target)
+    if target.capability >= 90:
+        printed = [None if kernels is None else [waiting(k) for k in kernels] for kernels in printed]
+    if steps is not None:
+        join_steps(printed, steps)
     return printed

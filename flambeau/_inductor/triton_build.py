@@ -26,11 +26,13 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._inductor import build, config, triton_math
-from flambeau._inductor.ir import Buffer
+from flambeau._inductor.ir import Buffer, OperatorCall
 from flambeau._inductor.printers import Launch, Printer, Work
+from flambeau._inductor.schedule import Group
 from flambeau._inductor.steps import KernelStep, Location, Step
-from flambeau._inductor.tiles import Target
+from flambeau._inductor.tiles import Target, is_small
 from flambeau._inductor.triton import HEADER, Kernel, Tuner, print_all
+from flambeau._inductor.triton_joining import gathered, is_copy
 from flambeau.ops.expr import Expr
 
 __all__ = ["Image", "TritonPrinter", "available", "images", "loaded"]
@@ -217,7 +219,7 @@ class _TritonLaunch:
     def step(self, pointers: list[Location]) -> Step:
         kernel, image = self.kernel, self.image
         return KernelStep(
-            self.function, kernel.grid, image.threads, image.shared, pointers, kernel.numbers, kernel.wide
+            self.function, kernel.grid, image.threads, image.shared, pointers, kernel.numbers, kernel.wide, kernel.waits
         )
 
 
@@ -255,10 +257,20 @@ class TritonPrinter(Printer):
         return triton_math.known(expr, dtype.is_floating_point)
 
     def launches(self, work: list[Work]) -> list[list[Launch] | None]:
-        printed = print_all(work, self.target, self._tuner())
+        return self.launches_by_step(work, range(len(work)))
+
+    def launches_by_step(self, work: list[Work], steps: Sequence[int]) -> list[list[Launch] | None]:
+        printed = print_all(work, self.target, self._tuner(), steps)
         flat = [kernel for kernels in printed for kernel in kernels or ()]
         made = iter(zip(flat, images(flat, self.target.capability)))
         return [None if kernels is None else [self._launch(*next(made)) for _ in kernels] for kernels in printed]
+
+    def small(self, group: Group) -> bool:
+        measured = config.max_autotune or config.max_autotune_pointwise  # those are measured one by one
+        return not measured and (is_copy(group) or is_small(group, self.target))
+
+    def arranged(self, scheduled: list[Group | OperatorCall]) -> list[Group | OperatorCall]:
+        return gathered(scheduled)
 
     def _tuner(self) -> Tuner | None:
         products = config.max_autotune or config.max_autotune_gemm

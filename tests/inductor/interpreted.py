@@ -128,6 +128,7 @@ class _Launch:
         space: dict[str, Any] = {"__name__": "kernel"}
         exec(compile(text, file.name, "exec"), space)
         space["libdevice"] = Library()
+        space["gdc_wait"] = space["gdc_launch_dependents"] = lambda: None
         space["fast_inverse"] = space["libdevice"].fast_inverse
         space["to_e4m3"] = _to_float8(fl.float8_e4m3fn, tl.float8e4nv)
         space["to_e5m2"] = _to_float8(fl.float8_e5m2, tl.float8e5)
@@ -179,8 +180,8 @@ class InterpretedPrinter(TritonPrinter):
     def knows(self, expr: Any, dtype: Any) -> bool:
         return triton_math.known(expr, dtype.is_floating_point)
 
-    def launches(self, work: list[Any]) -> list[Any]:
-        made = printer.print_all(work, self.target, test_triton.Ends(self.target.processors > 8))
+    def launches_by_step(self, work: list[Any], steps: Any) -> list[Any]:
+        made = printer.print_all(work, self.target, test_triton.Ends(self.target.processors > 8), steps)
         self.printed.extend(kernel.source for kernels in made for kernel in kernels or ())
         return [None if kernels is None else [_Launch(kernel) for kernel in kernels] for kernels in made]
 

@@ -13,6 +13,7 @@ import flambeau as fl
 import flambeau.nn.functional as F
 from flambeau._inductor import triton_build
 from flambeau._inductor.compile_fx import compile_tensor_function
+from flambeau._inductor.schedule import Group
 from flambeau._inductor.tiles import Target
 
 pytestmark = pytest.mark.skipif(not triton_build.available(), reason="Triton is not installed")
@@ -60,6 +61,13 @@ def gated(x, gate, up, bias, rest):
     return F.silu(F.linear(x, gate, bias)) * F.linear(x, up) + rest
 
 
+def after_norm(x, scale, one, two, three):
+    wide = x.float()
+    y = (wide * fl.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).type_as(x) * scale
+    x = x + F.linear(F.silu(F.linear(y, one)) * F.linear(y, two), three)
+    return F.linear(F.layer_norm(x, x.shape[-1:], scale), one) + F.linear(x, two)
+
+
 def mixed(x, w, b):
     made = F.conv1d(x.transpose(1, 2), w, b, padding=3, groups=w.shape[0])
     return F.silu(made[..., : x.shape[1]].transpose(1, 2)) * 2
@@ -103,6 +111,12 @@ CASES = {
     ),
     "slices with gradients": (lambda x: x[:, 2:6] * x[:, 3:7].sin() + x[:, -4:], [floats(9, 9)], True),
     "products with a vector": (gated, [floats(1, 40), *[floats(72, 40)] * 2, floats(72), floats(1, 72)], True),
+    "products with a vector after norms": (
+        after_norm, [floats(1, 1, 40), floats(40), *[floats(72, 40)] * 2, floats(40, 72)], False
+    ),
+    "products with a vector after norms in bfloat16": (
+        after_norm, [floats(*n, dtype=fl.bfloat16) for n in ((1, 40), (40,), (72, 40), (72, 40), (40, 72))], False
+    ),
     "products with a vector in bfloat16": (
         gated,
         [floats(1, 1, 300, dtype=fl.bfloat16), *[floats(72, 300, dtype=fl.bfloat16)] * 2, *[floats(72, dtype=fl.bfloat16)] * 2],
@@ -340,7 +354,18 @@ CASES = {
         [floats(33, 65), floats(40, 7)],
         False,
     ),
+    "small kernels side by side": (
+        lambda x, y, z: [x.sin() * 2, y.cos() + 1, F.dropout(z, 0.5, True), z.sum()], [floats(70), floats(9, 30), floats(3, 64)], True
+    ),
+    "products with a vector side by side": (
+        lambda x, w, v, y: [F.silu(F.linear(x, w)), F.linear(x, v), y * 2],
+        [floats(1, 40), floats(72, 40), floats(19, 40), floats(5, 6)],
+        False,
+    ),
     "dropout": (lambda x: F.dropout(x, 0.4, True) * 2, [floats(33, 65)], True),
+    "dropout of whole rows": (
+        lambda x, b: F.layer_norm(x + F.dropout(x + b, 0.4, True), (128,)) + F.dropout(b + x, 0.3, True), [floats(9, 128), floats(128)], True
+    ),
     "dropout of one number": (lambda x, y: F.dropout(x.sum(), 0.4, True) * y, [floats(5), floats(33, 65)], True),
 }  # fmt: skip
 
@@ -437,8 +462,8 @@ class Stop(BaseException):
 
 
 class CompileOnly(triton_build.TritonPrinter):
-    def launches(self, work):
-        printed = triton_build.print_all(work, self.target, Ends(False))
+    def launches_by_step(self, work, steps):
+        printed = triton_build.print_all(work, self.target, Ends(False), steps)
         kernels = [k for made in printed for k in made or ()]
         self.images = triton_build.images(kernels, self.target.capability)
         raise Stop
@@ -446,9 +471,9 @@ class CompileOnly(triton_build.TritonPrinter):
 
 SAMPLES = [
     "a chain in bfloat16", "softmax", "layer norm and gelu", "sums", "folds both ways", "transposed", "integers",
-    "conditions", "dropout", "dropout of one number", "a product and an activation", "a convolution and a residual",
+    "conditions", "dropout", "dropout of whole rows", "dropout of one number", "a product and an activation", "a convolution and a residual",
     "a convolution of few channels", "a convolution by one element", "a rotary embedding in bfloat16", "padding",
-    "products with a vector in bfloat16", "a filter along a sequence in bfloat16",
+    "products with a vector in bfloat16", "products with a vector side by side", "small kernels side by side", "a filter along a sequence in bfloat16",
     "group norm of channels-last images in bfloat16", "attention of one query",
 ]  # fmt: skip
 
@@ -468,7 +493,7 @@ def test_products_are_made_by_the_group_that_alone_reads_them():
         found = []
 
         class Printer(triton_build.TritonPrinter):
-            def launches(self, work):
+            def launches_by_step(self, work, steps):
                 triton_build.print_all(work, self.target, Seen(True))
                 raise Stop
 
@@ -489,6 +514,45 @@ def test_products_are_made_by_the_group_that_alone_reads_them():
         assert len(finished(f"a convolution and {name}")) == 1
     assert len(finished("a convolution of few channels")) == 1
     assert not finished("a convolution in groups")
+
+
+def test_an_activation_waits_for_the_product_that_it_is_multiplied_by():
+    names = []
+
+    class Printer(triton_build.TritonPrinter):
+        def launches_by_step(self, work, steps):
+            names.append([[m.loop.name for m in item.members] for item, _ in work if isinstance(item, Group)])
+            if len(names) == 2:
+                raise Stop
+            return [[] if isinstance(item, Group) else None for item, _ in work]
+
+    def gated(x, gate, up):
+        return F.silu(F.linear(x, gate)) * F.linear(x, up)
+
+    inputs = [fl.randn(64, 32), fl.randn(48, 32), fl.randn(48, 32)]
+    with pytest.raises(Stop):
+        compile_tensor_function(gated, 3, printer=Printer(0, LARGE))(*[t.requires_grad_() for t in inputs])
+    assert names[0] == [["silu", "mul.Tensor"]]
+    assert sorted(names[1][0]) == ["_grad_mul_Tensor_0", "_grad_mul_Tensor_1", "_grad_silu_0", "silu"]
+
+
+def test_copies_of_parameters_are_one_kernel():
+    kernels = []
+
+    class Printer(triton_build.TritonPrinter):
+        def launches_by_step(self, work, steps):
+            kernels.extend(k for made in triton_build.print_all(work, self.target, None, steps) for k in made or ())
+            raise Stop
+
+    def model(x, *weights):
+        for weight in weights:
+            x = F.linear(x, weight.bfloat16())
+        return x
+
+    inputs = [fl.randn(64, 128).bfloat16(), *(fl.randn(128, 128) for _ in range(10))]
+    with pytest.raises(Stop):
+        compile_tensor_function(model, 11, printer=Printer(0, LARGE))(*inputs)
+    assert [len(kernel.pointers) for kernel in kernels] == [16, 4]
 
 
 def test_images_are_found_on_disk_and_spoilt_ones_are_built_again():
@@ -518,7 +582,7 @@ def test_convolutions_of_single_precision_are_products_where_their_operands_may_
             found.extend(finished)
 
     class Printer(triton_build.TritonPrinter):
-        def launches(self, work):
+        def launches_by_step(self, work, steps):
             triton_build.print_all(work, self.target, Seen(True))
             raise Stop
 

@@ -10,6 +10,15 @@
 
 namespace fl::cuda {
 
+// The first thing that a kernel of launch_early does: lets the one after it start its blocks, and waits for
+// the one before it to end.
+__device__ __forceinline__ void wait_for_kernel_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 __device__ __forceinline__ float bits_to_float(uint16_t half_bits, DType dtype) {
   if (dtype == DType::BFloat16) return __uint_as_float(uint32_t(half_bits) << 16);
   return __half2float(__ushort_as_half(half_bits));

@@ -65,6 +65,7 @@ __device__ __forceinline__ void each_indexed(const IndexArgs& a, F f) {
 
 template <class T>
 __global__ void __launch_bounds__(256) read_indexed(const __grid_constant__ IndexArgs a) {
+  wait_for_kernel_before();
   each_indexed(a, [](const char* from, char* to) {
     *reinterpret_cast<T*>(to) = from ? *reinterpret_cast<const T*>(from) : T{};
   });
@@ -72,6 +73,7 @@ __global__ void __launch_bounds__(256) read_indexed(const __grid_constant__ Inde
 
 template <class T>
 __global__ void __launch_bounds__(256) write_indexed(const __grid_constant__ IndexArgs a) {
+  wait_for_kernel_before();
   each_indexed(a, [](char* to, const char* from) {
     if (to) *reinterpret_cast<T*>(to) = *reinterpret_cast<const T*>(from);
   });
@@ -256,7 +258,8 @@ void run(const char* op, const Selection& s, bool wrap, bool moves, F&& launch) 
 
 void read(const char* op, const Selection& s, bool wrap) {
   run(op, s, wrap, true, [op](const IndexArgs& a, unsigned blocks, cudaStream_t stream) {
-    by_size(a.item, [&](auto word) { launch(read_indexed<decltype(word)>, blocks, 256, stream, op, a); });
+    by_size(a.item,
+            [&](auto word) { launch_early(read_indexed<decltype(word)>, blocks, 256, stream, op, a); });
   });
 }
 
@@ -280,7 +283,7 @@ void write(const char* op, const Selection& s, bool wrap, Combine how) {
           return;
         }
         by_size(a.item,
-                [&](auto word) { launch(write_indexed<decltype(word)>, blocks, 256, stream, op, a); });
+                [&](auto word) { launch_early(write_indexed<decltype(word)>, blocks, 256, stream, op, a); });
       });
 }
 

@@ -25,6 +25,12 @@ struct Driver {
   CUresult (*graph_destroy)(CUgraph);
   CUresult (*executable_destroy)(CUgraphExec);
 
+  bool early;  // whether the driver has these, of CUDA 12.3
+  CUresult (*launch_with)(const CUlaunchConfig*, CUfunction, void**, void**);
+  CUresult (*capture_info)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**,
+                           const void**, size_t*);
+  CUresult (*node_type)(CUgraphNode, CUgraphNodeType*);
+
   decltype(&cuTensorMapEncodeTiled) tensor_map;  // null in drivers before CUDA 12
 
   void check(CUresult status, const char* what) const {

@@ -1,5 +1,6 @@
 #include "cuda/runtime/launch.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <unordered_map>
 #include <vector>
@@ -9,6 +10,44 @@
 namespace fl::cuda {
 
 namespace {
+
+// Whether a stream is recorded and the last thing that it does is a kernel, the only thing that another one
+// can begin before the end of. FLAMBEAU_EARLY_LAUNCHES=0 is for measurements.
+bool follows_kernel(const Driver& driver, cudaStream_t stream) {
+  static const bool wanted = [] {
+    const char* value = std::getenv("FLAMBEAU_EARLY_LAUNCHES");
+    return !value || *value != '0';
+  }();
+  if (!wanted || !driver.early || properties(current_device()).major < 9) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUgraphNode* last = nullptr;
+  const void* edges = nullptr;
+  size_t count = 0;
+  if (driver.capture_info(stream, &status, nullptr, nullptr, &last, &edges, &count) != CUDA_SUCCESS ||
+      status != CU_STREAM_CAPTURE_STATUS_ACTIVE || count != 1)
+    return false;
+  CUgraphNodeType type;
+  return driver.node_type(*last, &type) == CUDA_SUCCESS && type == CU_GRAPH_NODE_TYPE_KERNEL;
+}
+
+CUresult launch_before_end(const Driver& driver, CUfunction function, const Shape& shape, cudaStream_t stream,
+                           void** parameters) {
+  CUlaunchAttribute early{};
+  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  early.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = shape.grid[0];
+  config.gridDimY = shape.grid[1];
+  config.gridDimZ = shape.grid[2];
+  config.blockDimX = shape.block[0];
+  config.blockDimY = shape.block[1];
+  config.blockDimZ = shape.block[2];
+  config.sharedMemBytes = shape.shared;
+  config.hStream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  return driver.launch_with(&config, function, parameters, nullptr);
+}
 
 // A kernel as a thread launches it.
 class Site {
@@ -28,6 +67,8 @@ class Site {
         again_ = true;
         stream_ = stream;
       }
+      if (shape.waits && capturing() && follows_kernel(driver, stream))
+        return launch_before_end(driver, function_, shape, stream, given.list);
       return driver.launch(function_, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
                            shape.block[1], shape.block[2], shape.shared, stream, given.list, nullptr);
     }

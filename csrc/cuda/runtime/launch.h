@@ -4,6 +4,9 @@
 // against 4.0; 2.4 with other parameters than the last time), and the device no longer. So a kernel that a
 // thread launches again is a graph from then on. While a stream is captured, on another stream than the
 // kernel's own and with CUDA_LAUNCH_BLOCKING=1, kernels are launched as such.
+//
+// A captured kernel that waits itself (programmatic dependent launch, from capability 9.0 on) overlaps its
+// start with the end of the kernel before it, which hides most of the microsecond between two kernels.
 #pragma once
 
 #include <atomic>
@@ -15,6 +18,8 @@ namespace fl::cuda {
 
 struct Shape {
   unsigned grid[3], block[3], shared;
+  unsigned waits =
+      0;  // the kernel itself waits for the one before it, so that its blocks may be started earlier
 };
 
 // `bytes` are the values of all parameters: it is by them that a repeated launch is known.
@@ -30,17 +35,31 @@ void launch_kernel(const void* kernel, const Shape& shape, cudaStream_t stream, 
 void launch_loaded(void* function, const Shape& shape, cudaStream_t stream, Parameters given);
 
 template <class... P, class... A>
-void launch_shared(void (*kernel)(P...), dim3 grid, dim3 block, unsigned shared, cudaStream_t stream,
-                   const char* what, const A&... given) {
+void launch_shaped(void (*kernel)(P...), const Shape& shape, cudaStream_t stream, const char* what,
+                   const A&... given) {
   std::tuple<std::decay_t<P>...> values(given...);
   std::apply(
       [&](auto&... value) {
         void* list[] = {&value...};
-        launch_kernel(reinterpret_cast<const void*>(kernel),
-                      {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared}, stream,
-                      {list, &values, sizeof values}, what);
+        launch_kernel(reinterpret_cast<const void*>(kernel), shape, stream, {list, &values, sizeof values},
+                      what);
       },
       values);
+}
+
+template <class... P, class... A>
+void launch_shared(void (*kernel)(P...), dim3 grid, dim3 block, unsigned shared, cudaStream_t stream,
+                   const char* what, const A&... given) {
+  launch_shaped(kernel, {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared}, stream, what,
+                given...);
+}
+
+// A kernel that begins with wait_for_kernel_before().
+template <class... P, class... A>
+void launch_early(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stream, const char* what,
+                  const A&... given) {
+  launch_shaped(kernel, {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, 0, 1}, stream, what,
+                given...);
 }
 
 template <class... P, class... A>

@@ -89,8 +89,8 @@ class Cuda final : public Accelerator {
     return found;
   }
   void launch(void* function, const unsigned* grid, const unsigned* block, unsigned shared, void* stream,
-              void** params, const void* bytes, size_t size) override {
-    launch_loaded(function, {{grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared},
+              void** params, const void* bytes, size_t size, bool waits) override {
+    launch_loaded(function, {{grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, shared, waits},
                   static_cast<cudaStream_t>(stream), {params, bytes, size});
   }
 
@@ -139,6 +139,11 @@ const Driver& driver() {
     find(d.graph_destroy, "cuGraphDestroy");
     find(d.executable_destroy, "cuGraphExecDestroy");
     d.graphs = all;
+    all = true;
+    find(d.launch_with, "cuLaunchKernelEx");
+    find(d.capture_info, "cuStreamGetCaptureInfo_v3");
+    find(d.node_type, "cuGraphNodeGetType");
+    d.early = all;
     find(d.tensor_map, "cuTensorMapEncodeTiled");
     return d;
   }();
