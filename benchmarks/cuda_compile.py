@@ -1,9 +1,10 @@
-"""Compiled functions on a GPU beside PyTorch: bandwidth of fused kernels, training and inference steps, compile times.
+"""Compiled functions on a GPU beside PyTorch and JAX: bandwidth of fused kernels, training and inference steps, compile times.
 
-    python benchmarks/cuda_compile.py [--only REGEX] [--libraries flambeau,torch] [--json FILE]
+    python benchmarks/cuda_compile.py [--only REGEX] [--libraries flambeau,torch,jax] [--json FILE]
 
 Each library runs all cases in a process of its own, one after the other on the same GPU, with empty caches of kernels, so
-that the first call's time is that of a cold compile. Times are medians of device time, taken with events. Bandwidth is the
+that the first call's time is that of a cold compile. Times are medians of device time, taken with events; JAX, which has none,
+starts ten steps and waits for the last. Bandwidth is the
 least that a case must read and write over its time, beside that of a copy measured in the same process.
 """
 
@@ -259,10 +260,48 @@ def measure(library: str, only: str, modes: list[str]) -> None:
             print(json.dumps(found), flush=True)
 
 
+def jax_median(step: Any, seconds: float = 0.4, least: int = 5) -> float:
+    """Milliseconds of one step among ten that are started one after the other."""
+    import jax
+
+    start, times = time.perf_counter(), []
+    while len(times) < least or time.perf_counter() - start < seconds:
+        before = time.perf_counter()
+        for _ in range(9):
+            step()
+        jax.block_until_ready(step())
+        times.append(time.perf_counter() - before)
+    return statistics.median(times) * 1e2
+
+
+def measure_jax(only: str) -> None:
+    """The same for JAX's functions, which have one mode."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+    import jax
+    from programs.cases_in_jax import CASES as IN_JAX
+
+    for name, case in IN_JAX.items():
+        if not re.search(only, name):
+            continue
+        found: dict[str, Any] = {"case": name, "library": "jax", "mode": "default"}
+        try:
+            step, moved = case()
+            start = time.perf_counter()
+            jax.block_until_ready(step())
+            found["first call, s"] = time.perf_counter() - start
+            jax.block_until_ready(step())
+            found["ms"] = jax_median(step)
+            if moved is not None:
+                found["TB/s moved"] = moved / found["ms"] / 1e9
+        except Exception as error:
+            found["error"] = f"{type(error).__name__}: {error}"[:2000]
+        print(json.dumps(found), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
-    parser.add_argument("--libraries", default="flambeau,torch")
+    parser.add_argument("--libraries", default="flambeau,torch,jax")
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--seconds", type=float, default=500, help="for one library")
     parser.add_argument("--json")
@@ -270,7 +309,7 @@ def main() -> None:
     options = parser.parse_args()
     modes = options.modes.split(",")
     if options.measure:
-        measure(options.measure, options.only, modes)
+        measure_jax(options.only) if options.measure == "jax" else measure(options.measure, options.only, modes)
         return
     results = []
     for library in options.libraries.split(","):
@@ -281,6 +320,7 @@ def main() -> None:
                 "FLAMBEAU_CACHE_DIR": cache,
                 "TORCHINDUCTOR_CACHE_DIR": cache,
                 "TRITON_CACHE_DIR": cache,
+                "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
             }
             command = [
                 sys.executable, __file__, "--measure", library, "--only", options.only, "--modes", options.modes
