@@ -154,3 +154,37 @@ def test_backward_lets_go_of_what_forward_saved():
             first = [w.grad.clone() for w in weights]
             made.backward()
             assert all(fl.equal(w.grad, g + g) for w, g in zip(weights, first))
+
+
+def test_recorded_kernels_that_start_early_see_what_was_made_before_them():
+    """A chain of small kernels, as decoding has it: norms, products with a vector, a cache that is written, one query."""
+    width, length = 256, 512
+    weights = [(fl.randn(width, width) / 16).bfloat16().cuda() for _ in range(12)]
+    keys, values = ((fl.randn(1, 2, length, 64)).bfloat16().cuda() for _ in range(2))
+    caches = [(keys.clone(), values.clone()) for _ in range(3)]
+
+    def decode(x, position):
+        for at, (k, v) in enumerate(caches):
+            q, key, value, join = weights[4 * at : 4 * at + 4]
+            y = F.rms_norm(x, (width,))
+            query = F.linear(y, q).view(1, 1, 4, 64).transpose(1, 2)
+            k.index_copy_(2, position, F.linear(y, key)[..., :128].reshape(1, 1, 2, 64).transpose(1, 2))
+            v.index_copy_(2, position, F.linear(y, value)[..., :128].reshape(1, 1, 2, 64).transpose(1, 2))
+            mixed = F.scaled_dot_product_attention(query, k, v, enable_gqa=True)
+            x = x + F.linear(mixed.transpose(1, 2).reshape(1, 1, width), join)
+        return x
+
+    words = [fl.randn(1, 1, width).bfloat16().cuda() for _ in range(12)]
+
+    def run(function):
+        for k, v in caches:
+            k.copy_(keys)
+            v.copy_(values)
+        with fl.no_grad():
+            made = [function(x, fl.tensor([at], device="cuda")).clone() for at, x in enumerate(words)]
+        return [t.float().cpu() for t in (*made, *(part for cache in caches for part in cache))]
+
+    want = run(decode)
+    for _ in range(2):
+        for mine, other in zip(run(fl.compile(decode, mode="reduce-overhead")), want):
+            fl.testing.assert_close(mine, other, atol=0.06, rtol=0.06)

@@ -169,3 +169,17 @@ def test_parameters_that_modules_share_stay_shared_on_the_device():
     assert model[0].weight is model[1].weight is optimizer.param_groups[0]["params"][0]
     assert len(list(model.parameters())) == 1 and model[0].weight.is_cuda
     assert words.cpu().weight is head.weight and not head.weight.is_cuda
+
+
+def test_updates_of_many_tensors_of_odd_sizes():
+    sizes = [1, 7, 2048, 2049, 5000, 70000, *range(3, 80), 0]
+    want = [fl.randn(n).requires_grad_() for n in sizes]
+    got = [t.detach().cuda().requires_grad_() for t in want]
+    for tensors in (want, got):
+        optimizer = fl.optim.AdamW(tensors, lr=0.01, foreach=True)
+        for _ in range(3):
+            for t in tensors:
+                t.grad = fl.cos(t.detach() * 3)
+            optimizer.step()
+    for mine, other in zip(got, want):
+        fl.testing.assert_close(mine.detach().cpu(), other.detach())
