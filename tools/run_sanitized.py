@@ -26,8 +26,10 @@ def runtime(name: str) -> str:
 
 
 def copy_sources(package: pathlib.Path) -> None:
-    """Put the package's Python files beside the sanitized libraries, and the headers that compiled kernels include."""
-    for source in (ROOT / "flambeau").rglob("*.py"):
+    """Put the package's files beside the sanitized libraries, and the headers that compiled kernels include."""
+    for source in (ROOT / "flambeau").rglob("*"):
+        if not source.is_file() or source.suffix in (".so", ".pyc"):
+            continue
         target = package / source.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target)

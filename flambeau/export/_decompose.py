@@ -51,6 +51,7 @@ def decomposed(
         whole=bool(table),
         record_type=record_type,
     )
+    _keep_notes(program.graph, whole.graph)
     specs = [made.spec for made in inputs]
     outputs = [OutputSpec(kind, argument, target) for (kind, target), argument in zip(written, returned)]
     outputs += [OutputSpec(OutputKind.USER_OUTPUT, argument, None) for argument in returned[len(written) :]]
@@ -65,6 +66,15 @@ def decomposed(
         substitutions=program._substitutions, module_call_graph=program.module_call_graph, dialect="ATEN",
         size_names=program._size_names,
     )  # fmt: skip
+
+
+def _keep_notes(before: Graph, after: Graph) -> None:
+    """What users noted on inputs and outputs; other nodes got the notes of those that they come from."""
+    noted = {n.name if n.op == "placeholder" else n.op: n.meta["custom"] for n in before.nodes if "custom" in n.meta}
+    for node in after.nodes if noted else ():
+        name = node.name if node.op == "placeholder" else node.op
+        if name in noted and "custom" not in node.meta:
+            node.meta["custom"] = noted[name]
 
 
 def _inputs(program: ExportedProgram) -> tuple[list[Input], ShapeEnv]:

@@ -85,6 +85,12 @@ class Operators(Record):
         return self.takes_apart and name not in decompositions.KEPT
 
 
+def type_text(kind: Any) -> str:
+    """The name of a module's class, as PyTorch has it for its own."""
+    text = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
+    return "torch." + text.removeprefix("flambeau.") if text.startswith("flambeau.") else text
+
+
 class Runner(Interpreter):
     """Runs a captured graph on fakes. Switches of gradients and of mixed precision stay in the recorded graph."""
 
@@ -94,7 +100,11 @@ class Runner(Interpreter):
         self.mode = mode
 
     def run_node(self, n: Node) -> Any:
-        self.record.tracer.notes = {key: n.meta[key] for key in ("stack_trace", "nn_module_stack") if n.meta.get(key)}
+        notes = {key: n.meta[key] for key in ("stack_trace", "nn_module_stack", "custom") if n.meta.get(key)}
+        if "nn_module_stack" in notes:
+            stack = notes["nn_module_stack"].items()
+            notes["nn_module_stack"] = {key: (path, type_text(kind)) for key, (path, kind) in stack}
+        self.record.tracer.notes = notes
         return super().run_node(n)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -389,7 +399,9 @@ def _lift_constants(tracer: PythonKeyTracer, mode: Any, inputs: list[Input], nod
     """Makes inputs of the tensors that the program makes from data."""
     graph = tracer.graph
     place = next((i for i, made in enumerate(inputs) if made.spec.kind is InputKind.USER_INPUT), len(inputs))
-    anchor = nodes[place] if place < len(nodes) else next(n for n in graph.nodes if n.op != "placeholder")
+    anchor = nodes[place] if place < len(nodes) else next(
+        n for n in graph.nodes if n.op not in ("placeholder", "get_attr")
+    )
     lifted: dict[str, Node] = {}
     reads = [n for n in graph.nodes if n.op == "get_attr"]
     for node in [n for n in reads if isinstance(getattr(tracer.root, n.target), fl.Tensor)]:

@@ -118,6 +118,37 @@ class ExportedProgram:
         self.module_call_graph = module_call_graph or [self._whole_call()]
         self.dialect = dialect
 
+    @property
+    def example_inputs(self) -> Any:
+        """Positional and keyword arguments that the program was made with, or that take their place."""
+        return self._example_inputs
+
+    @example_inputs.setter
+    def example_inputs(self, value: Any) -> None:
+        if value is not None:
+            fits = isinstance(value, tuple) and len(value) == 2
+            if not fits or not isinstance(value[0], tuple) or not isinstance(value[1], dict):
+                raise ValueError(
+                    f"[example_inputs] expected (args, kwargs), got {type(value).__name__}: Example inputs should be a tuple "
+                    "of example arguments, as a tuple, and example keyword arguments, as a dictionary"
+                )
+            self._check_examples(*value)
+        self._example_inputs = value
+
+    def _check_examples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        wanted = self.call_spec.in_spec
+        keywords = wanted.children_specs[1].context
+        if sorted(keywords) != sorted(kwargs):
+            raise ValueError(
+                f"[example_inputs] expected keywords {list(keywords)}, got {list(kwargs)}: Ran into a kwarg keyword mismatch"
+            )
+        spec = pytree.tree_structure((args, {name: kwargs[name] for name in keywords}))
+        if spec != wanted:
+            raise ValueError(
+                f"[example_inputs] expected inputs of the structure {wanted}, got {spec}: Trying to flatten user inputs "
+                "that do not match the exported program's"
+            )
+
     def _whole_call(self) -> ModuleCallEntry:
         return ModuleCallEntry("", ModuleCallSignature([], [], self.call_spec.in_spec, self.call_spec.out_spec))
 

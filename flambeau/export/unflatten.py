@@ -107,6 +107,7 @@ class _Builder:
         self.paths = {node: self._path(node) for node in self.nodes}
         self.targets: dict[Node, str] = {}  # placeholders of state
         self.user_inputs: list[Node] = []
+        self.copies: dict[int, fl.Tensor] = {}  # by the address of the program's tensor
         self.calls: dict[str, int] = {}
 
     def build(self) -> None:
@@ -131,6 +132,14 @@ class _Builder:
         stack = node.meta.get("nn_module_stack") or {}
         return [path for path, _ in stack.values() if path]
 
+    def _own(self, value: Any) -> Any:
+        """State of the new module's own, tied where the program's is: calls may write to it."""
+        if isinstance(value, fl.Tensor) and id(value) not in self.copies:
+            copy = value.detach().clone()
+            is_parameter = isinstance(value, fl.nn.Parameter)
+            self.copies[id(value)] = fl.nn.Parameter(copy, value.requires_grad) if is_parameter else copy
+        return self.copies.get(id(value), value)
+
     def _register(self, owner: Any, relative: str, target: str) -> None:
         """Puts a parameter, buffer or constant at its place below a module."""
         program = self.program
@@ -142,6 +151,7 @@ class _Builder:
             owner = owner._modules[part]
         if last in owner._parameters or last in owner._buffers:
             return
+        value = self._own(value)
         if target in program.graph_signature.parameters:
             owner.register_parameter(last, value)
         else:

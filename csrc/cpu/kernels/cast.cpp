@@ -35,7 +35,7 @@ void cast_run(const char* src, int64_t src_stride, char* dst, int64_t dst_stride
   constexpr int64_t from_size = sizeof(From), to_size = sizeof(To);
   if (dst_stride == to_size && src_stride == from_size) {
     if constexpr (std::is_same_v<From, To>) {
-      std::memmove(dst, src, n * from_size);
+      if (n > 0) std::memmove(dst, src, n * from_size);  // of nothing, there may be no memory
     } else {
       convert_run(reinterpret_cast<const From*>(src), reinterpret_cast<To*>(dst), n);
     }

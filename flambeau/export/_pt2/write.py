@@ -17,6 +17,7 @@ from flambeau._ops import OpOverload
 from flambeau.export._pt2 import schema
 from flambeau.export._pt2.schema import KEYWORD, POSITIONAL, SerializeError
 from flambeau.export._pt2.symbols import text_of
+from flambeau.export._trace import type_text
 from flambeau.export.graph_signature import (
     ConstantArgument,
     InputKind,
@@ -368,14 +369,9 @@ def _metadata(node: Node) -> dict[str, str]:
         known["stack_trace"] = str(node.meta["stack_trace"])
     stack = node.meta.get("nn_module_stack")
     if stack:
-        entries = [(key, path, _type_text(kind)) for key, (path, kind) in stack.items()]
+        entries = [(key, path, type_text(kind)) for key, (path, kind) in stack.items()]
         known["nn_module_stack"] = ";".join(",".join(entry) for entry in entries)
     return known
-
-
-def _type_text(kind: Any) -> str:
-    text = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
-    return "torch." + text.removeprefix("flambeau.") if text.startswith("flambeau.") else text
 
 
 # ---------------------------------------------------------------------------------------------- signature

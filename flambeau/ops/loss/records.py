@@ -698,7 +698,9 @@ def soft_margin_loss(
     reduction: str = "mean",
 ) -> fl.Tensor:
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return reduced("soft_margin_loss", fl._ops._soft_margin(input, target), reduction)
+    losses = fl._ops._soft_margin(input, target)
+    # The result has the input's dtype, whatever the target's.
+    return reduced("soft_margin_loss", losses.to(input.dtype) if input.is_floating_point() else losses, reduction)
 
 
 def hinge_elements(input: fl.Tensor, target: fl.Tensor, margin: float) -> fl.Tensor:

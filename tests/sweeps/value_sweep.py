@@ -1,0 +1,234 @@
+"""Every pointwise function over the whole range of each float dtype, against PyTorch in double precision.
+
+    python tests/sweeps/value_sweep.py [COUNT] [--record FILE]
+
+All values of bfloat16 and half, COUNT random bit patterns (a million) and extremes of float32 and float64; eager and
+compiled. The functions are the pointwise records that PyTorch has under the same name. An error is counted in units in
+the last place of the result's dtype: at most 2, or 4 for special functions. Where PyTorch seems to say otherwise, mpmath
+decides (`EXACT`), on at most `ARBITRATED` values. `EXCEPTIONS` has the functions that may be further off, with the reason.
+
+`test_values.py` runs a sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import mpmath
+import numpy as np
+import torch
+
+import flambeau as fl
+from flambeau.ops import record
+
+DTYPES = {"bfloat16": (8, -126), "float16": (11, -14), "float32": (24, -126), "float64": (53, -1022)}  # digits, least exponent
+BITS = {"bfloat16": "uint16", "float16": "uint16", "float32": "uint32", "float64": "uint64"}
+
+# Functions that are further off, by (name, dtype or "*"): the limit and why.
+EXCEPTIONS: dict[tuple[str, str], tuple[float, str]] = {}
+ARBITRATED = 40
+
+
+def _mp(text: str) -> Callable[..., Any]:
+    """A function of mpmath numbers x and y, as an expression."""
+    code = compile(text, text, "eval")
+    return lambda x, y=None: eval(code, vars(mpmath), {"x": x, "y": y})
+
+
+EXACT = {
+    name: _mp(text)
+    for name, text in {
+        "sinc": "sincpi(x)", "gelu": "x * ncdf(x)", "special_ndtr": "ncdf(x)", "special_log_ndtr": "log(ncdf(x))",
+        "special_bessel_j0": "besselj(0, x)", "special_bessel_j1": "besselj(1, x)", "special_bessel_y0": "bessely(0, x)",
+        "special_bessel_y1": "bessely(1, x)", "special_airy_ai": "airyai(x)", "i0": "besseli(0, x)", "special_i1": "besseli(1, x)",
+        "special_i0e": "besseli(0, x) * exp(-abs(x))", "special_i1e": "besseli(1, x) * exp(-abs(x))",
+        "special_modified_bessel_i0": "besseli(0, x)", "special_modified_bessel_i1": "besseli(1, x)",
+        "special_modified_bessel_k0": "besselk(0, x)", "special_modified_bessel_k1": "besselk(1, x)",
+        "special_scaled_modified_bessel_k0": "besselk(0, x) * exp(x)", "special_scaled_modified_bessel_k1": "besselk(1, x) * exp(x)",
+        "special_spherical_bessel_j0": "sinc(x)", "igamma": "gammainc(x, 0, y, regularized=True)",
+        "igammac": "gammainc(x, y, inf, regularized=True)", "special_zeta": "zeta(x, y)", "lgamma": "log(abs(gamma(x)))",
+        "digamma": "psi(0, x)", "erf": "erf(x)", "erfc": "erfc(x)", "erfinv": "erfinv(x)", "special_erfcx": "exp(x * x) * erfc(x)",
+        "special_ndtri": "sqrt(2) * erfinv(2 * x - 1)", "special_entr": "-x * log(x)", "sin": "sin(x)", "cos": "cos(x)", "tan": "tan(x)",
+        "asin": "asin(x)", "acos": "acos(x)", "atan": "atan(x)", "sinh": "sinh(x)", "cosh": "cosh(x)", "tanh": "tanh(x)",
+        "asinh": "asinh(x)", "acosh": "acosh(x)", "atanh": "atanh(x)", "exp": "exp(x)", "exp2": "power(2, x)", "expm1": "expm1(x)",
+        "log": "log(x)", "log2": "log(x, 2)", "log10": "log10(x)", "log1p": "log1p(x)", "sqrt": "sqrt(x)", "rsqrt": "1 / sqrt(x)",
+        "sigmoid": "1 / (1 + exp(-x))", "softplus": "log1p(exp(x))", "log_sigmoid": "-log1p(exp(-x))", "pow": "power(x, y)",
+        "atan2": "atan2(x, y)", "hypot": "hypot(x, y)", "logaddexp": "log(exp(x) + exp(y))", "deg2rad": "x * pi / 180",
+        "logaddexp2": "log(power(2, x) + power(2, y), 2)", "xlogy": "x * log(y)", "special_xlog1py": "x * log1p(y)",
+        "rad2deg": "x * 180 / pi", "div": "x / y", "fmod": "x - y * int(x / y)", "remainder": "x - y * floor(x / y)",
+        "selu": "mpf('1.0507009873554804934193349852946') * (x if x > 0 else mpf('1.6732632423543772848170429916717') * expm1(x))",
+        "celu": "x if x > 0 else expm1(x)",
+    }.items()
+}  # fmt: skip
+
+
+class Function(NamedTuple):
+    name: str
+    ours: Callable[..., Any]
+    theirs: Callable[..., Any]
+    operands: int
+    limit: float
+
+
+def _found(lib: Any, path: str) -> Any:
+    for part in path.split("."):
+        lib = getattr(lib, part, None)
+    return lib
+
+
+def functions(operands: int) -> Iterator[Function]:
+    """Pointwise records of so many tensors and nothing else that is required, which PyTorch has as well."""
+    for name, entry in record.load().items():
+        tensors = [a for a in entry.schema.args if a.is_tensor]
+        required = [a for a in entry.schema.args if a.default is None]
+        if entry.kind != "pointwise" or entry.alias_of or not entry.function or entry.module == "_ops":
+            continue
+        if len(tensors) != operands or len(required) != operands or "_polynomial_" in name:  # of small degrees only
+            continue
+        path = ".".join(filter(None, [entry.module, entry.public or entry.schema.name]))
+        ours, theirs = _found(fl, path), _found(torch, path)
+        if ours is None or theirs is None:
+            continue
+        special = "special_functions" in entry.where or entry.module == "special"
+        yield Function(name.partition(".")[0], ours, theirs, operands, 4 if special else 2)
+
+
+def _extremes(dtype: str) -> np.ndarray:
+    limits = np.finfo(np.float32 if dtype == "float32" else np.float64)
+    steps = [0.0, limits.smallest_subnormal, limits.tiny, limits.eps, limits.max, math.inf]
+    turns = [k * math.pi / 2 for k in (1, 2, 3, 4, 7, 100, 12345, 2**20, 2**40, 2**62)]
+    whole = [float(2**k) for k in range(0, 100, 3)] + [float(k) for k in range(20)] + [k + 0.5 for k in range(20)]
+    near_one = [1 - limits.eps / 2, 1 + limits.eps, 0.1, 1e-5, 88.7, 709.7, 103.9, 745.1]
+    values = np.array(steps + turns + whole + near_one)
+    return np.concatenate([values, -values, [math.nan]])
+
+
+def inputs(dtype: str, count: int, seed: int) -> fl.Tensor:
+    """Values of a dtype: all of a half dtype, else random bit patterns and extremes."""
+    random = np.random.default_rng(seed)
+    if dtype in ("bfloat16", "float16"):
+        bits = np.arange(2**16, dtype=np.uint16)
+        bits = bits if seed == 0 else random.permutation(bits)
+        return fl.from_numpy(bits.view(np.int16)).view(getattr(fl, dtype))
+    bits = random.integers(0, 2 ** (32 if dtype == "float32" else 64), count, dtype=BITS[dtype])
+    values = bits.view(dtype)
+    moderate = (random.standard_normal(count // 2) * np.exp(random.uniform(-5, 5, count // 2))).astype(dtype)
+    extremes = _extremes(dtype).astype(dtype)
+    return fl.from_numpy(np.concatenate([values, moderate, random.permutation(extremes) if seed else extremes]))
+
+
+def errors(result: np.ndarray, wanted: np.ndarray, dtype: str) -> np.ndarray:
+    """Distances in units in the last place of a dtype; infinite where one is NaN, infinite or zero and the other is not."""
+    digits, least = DTYPES[dtype]
+    with np.errstate(all="ignore"):
+        exponent = np.maximum(np.frexp(wanted)[1] - 1, least)
+        distance = np.abs(result - wanted) / np.ldexp(1.0, exponent - digits + 1)
+        largest = (2 - 2.0 ** (1 - digits)) * 2.0 ** (1 - least)
+        overflow = (np.abs(wanted) > largest * (1 - 2.0**-digits)) & np.isfinite(wanted)
+        distance = np.where(np.isinf(result) & overflow & (np.sign(result) == np.sign(wanted)), 0, distance)
+        distance = np.where(np.isinf(wanted) & (np.abs(result) == largest) & (np.sign(result) == np.sign(wanted)), 1, distance)
+        distance = np.where((result == wanted) | (np.isnan(result) & np.isnan(wanted)), 0, distance)
+    return np.where(np.isnan(distance), np.inf, distance)
+
+
+class Finding(NamedTuple):
+    name: str
+    dtype: str
+    form: str
+    worst: float
+    limit: float
+    at: tuple[float, ...]
+    result: float
+    wanted: float
+
+
+def _double(x: Any) -> np.ndarray:
+    return np.asarray(x.double().numpy())
+
+
+def _judge(function: Function, dtype: str, form: str, result: Any, wanted: np.ndarray, operands: list[Any]) -> Finding:
+    found = _double(result)
+    distance = errors(found, wanted, dtype)
+    limit = function.limit
+    if function.name in EXACT and distance.max() > limit:
+        wanted, distance = _arbitrated(EXACT[function.name], found, wanted, distance, limit, dtype, operands)
+    worst = int(np.argmax(distance))
+    limit = max([limit] + [EXCEPTIONS[key][0] for key in ((function.name, dtype), (function.name, "*")) if key in EXCEPTIONS])
+    at = tuple(float(_double(x).reshape(-1)[worst]) for x in operands)
+    return Finding(function.name, dtype, form, float(distance[worst]), limit, at, float(found[worst]), float(wanted[worst]))
+
+
+def _arbitrated(
+    exact: Any, found: np.ndarray, wanted: np.ndarray, distance: np.ndarray, limit: float, dtype: str, operands: list[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """What is wanted, and the errors, with mpmath in the place of PyTorch where that is further off than allowed."""
+    places = np.flatnonzero(distance > limit)
+    judged = np.random.default_rng(0).permutation(places)[:ARBITRATED]
+    wanted, values = wanted.copy(), [_double(x).reshape(-1) for x in operands]
+    for place in judged:
+        x = [float(v[place]) for v in values]
+        if all(map(math.isfinite, x)):
+            # Enough digits for the reduction of the largest angle.
+            with mpmath.workprec(1200 if abs(x[0]) > 1e6 else 200), contextlib.suppress(Exception):
+                wanted[place] = float(exact(*map(mpmath.mpf, x)))
+    distance = errors(found, wanted, dtype)
+    distance[np.setdiff1d(places, judged)] = 0
+    return wanted, distance
+
+
+def sweep(dtype: str, operands: int, count: int, compiled: bool = True) -> Iterator[Finding]:
+    """The largest error of every function of so many operands."""
+    values = [inputs(dtype, count, seed) for seed in range(operands)]
+    reference = [torch.from_numpy(_double(x).copy()) for x in values]
+    chosen = []
+    for function in functions(operands):
+        try:
+            result = function.ours(*values)
+            wanted = function.theirs(*reference)
+        except (RuntimeError, NotImplementedError, TypeError):  # of integers only
+            continue
+        if result.dtype == getattr(fl, dtype) and wanted.dtype == torch.float64:
+            chosen.append((function, wanted.numpy()))
+            yield _judge(function, dtype, "eager", result, chosen[-1][1], values)
+    if compiled:
+        # One program for all of them costs one compilation.
+        program = fl.compile(lambda *args: [function.ours(*args) for function, _ in chosen], fullgraph=True)
+        for (function, wanted), result in zip(chosen, program(*values)):
+            yield _judge(function, dtype, "compiled", result, wanted, values)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", nargs="?", type=int, default=10**6)
+    parser.add_argument("--record")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    lines, wrong = [], 0
+    for dtype in DTYPES:
+        for operands in (1, 2):
+            for found in sweep(dtype, operands, options.count // operands**2):
+                late = found.worst > found.limit
+                wrong += late
+                mark = "ABOVE" if late else "ok"
+                lines.append(
+                    f"{mark:5} {found.worst:10.3g} of {found.limit:3g} ulp  {found.dtype:8} {found.form:8} {found.name}"
+                    f"  at {found.at}: {found.result!r}, wanted {found.wanted!r}"
+                )
+                print(lines[-1], flush=True)
+    lines.append(f"{len(lines)} sweeps of {options.count} values, {wrong} above their limit")
+    lines += [f"exception: {name} in {dtype}: {limit:g} ulp, {why}" for (name, dtype), (limit, why) in EXCEPTIONS.items()]
+    print("\n".join(lines[-1 - len(EXCEPTIONS) :]))
+    if options.record:
+        with open(options.record, "w") as file:
+            file.write("\n".join(lines) + "\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
