@@ -23,7 +23,7 @@ export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := dev
-.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz lint format sanitize dev wheel matrix clean replay
+.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz lint format sanitize sweep dev wheel matrix clean replay
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -49,7 +49,7 @@ $(VENV)/.flambeau-lint: | $(VENV)/bin/python
 $(VENV)/.flambeau-parity: | $(VENV)/bin/python
 	$(INSIDE) -c 'import torch' 2>/dev/null || \
 	  $(INSIDE) -m pip install -q torch==2.13.0
-	$(INSIDE) -m pip install -q expecttest hypothesis onnx onnxruntime onnxscript
+	$(INSIDE) -m pip install -q mpmath expecttest hypothesis onnx onnxruntime onnxscript
 	$(INSIDE) -m pip install -q transformers pillow huggingface_hub safetensors pyyaml
 	$(INSIDE) -m pip install -q --no-deps timm
 	@touch $@
@@ -123,6 +123,9 @@ format: $(VENV)/.flambeau-lint ## mend style
 stress-distributed: dev ## 1,000 random schedules of collectives and 200 random kills, recorded in benchmarks/results
 	$(VENV)/bin/python tests/distributed/stress/run.py schedules 1000 --record benchmarks/results/distributed_stress.txt
 	$(VENV)/bin/python tests/distributed/stress/run.py kills 200 --record benchmarks/results/distributed_stress.txt
+
+sweep: dev $(VENV)/.flambeau-parity ## every pointwise function over the range of each dtype, recorded in benchmarks/results
+	$(RUN) tests/parity/value_sweep.py --record benchmarks/results/value_sweep.txt
 
 # A second package folder holds the sanitized libraries beside copies of the Python files.
 sanitize: $(VENV)/.flambeau-deps $(VENV)/.flambeau-test ## run the tests of native code under ASan and UBSan

@@ -42,7 +42,7 @@ FL_MATH_FUNCTION double bessel_i_series(int order, double x) {
 // e^-|x| I_order(|x|)
 FL_MATH_FUNCTION double scaled_bessel_i(int order, double x) {
   const double a = std::fabs(x);
-  if (a > 30.0) return bessel_asymptotic_sum(order, a, -1.0) / std::sqrt(2.0 * pi * a);
+  if (a > 30.0) return bessel_asymptotic_sum(order, a, -1.0) / (std::sqrt(2.0 * pi) * std::sqrt(a));
   const double lead = order == 0 ? 1.0 : 0.5 * a;
   return std::exp(-a) * lead * bessel_i_series(order, a);
 }
@@ -260,6 +260,7 @@ FL_MATH_FUNCTION double spherical_bessel_j0(double x) {
 FL_MATH_FUNCTION double airy_ai(double x) {
   using namespace special_detail;
   if (std::isnan(x) || std::isinf(x)) return nan;
+  if (x > 110.0) return 0.0;  // below the least number, and the exponent would overflow
   const double a = std::fabs(x);
   const double root = std::sqrt(a);
   if (x > 2.0) {

@@ -32,7 +32,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "fx.experimental.symbolic_shapes": (_UNBACKED, "DivideByKey SymNode compute_unbacked_bindings"),
     "_dynamo": (
         _CAPTURE,
-        "export replay reset_code_caches()=None",
+        "replay reset_code_caches()=None",
     ),
     "_dynamo.callback": (_CAPTURE, "callback_handler on_compile_end on_compile_start"),
     "_dynamo.config": (

@@ -202,6 +202,10 @@ def explain(f: Any, *extra_args: Any, **extra_kwargs: Any) -> Any:
 def __getattr__(name: str) -> Any:
     import importlib
 
+    if name == "export":
+        from flambeau._dynamo.exporting import export
+
+        return export
     if name in ("compiled_autograd", "decorators", "eval_frame", "exc", "testing"):
         return importlib.import_module(f"{__name__}.{name}")
     if name in _ELSEWHERE:

@@ -379,7 +379,9 @@ def native_method(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(args[0]).__name__}")
     elif isinstance(owner, (str, bytes)) and not all(_is_text_safe(a) for a in (*args, *kwargs.values())):
         raise Unsupported(breaks.PRINT, f"str.{name}")
-    if isinstance(owner, CONTAINERS) and name not in _BLIND and not (is_transparent(args) and is_transparent(owner)):
+    merges = isinstance(owner, dict) and name in ("__or__", "__ror__", "__ior__")  # which look at keys only
+    blind = merges or name in _BLIND
+    if isinstance(owner, CONTAINERS) and not blind and not (is_transparent(args) and is_transparent(owner)):
         raise Unsupported(breaks.UNKNOWN_CALL, f"{type(owner).__name__}.{name}")
     if name in (
         "extend",

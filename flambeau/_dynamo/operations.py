@@ -216,6 +216,8 @@ def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
                 raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of a tensor and {type(other).__name__}")
             return tracer.builder.call_function(_COMPARISONS[symbol], (left, right), {})
         if not (is_transparent(left) and is_transparent(right)):
+            if isinstance(left, dict) and isinstance(right, dict) and symbol in ("==", "!="):
+                return _compare_dicts(tracer, symbol, left, right)
             if isinstance(left, CONTAINERS) and type(left) is type(right) and symbol in ("==", "!="):
                 return _compare_containers(tracer, symbol, left, right)
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of {left_type.__name__} and {right_type.__name__}")
@@ -247,6 +249,21 @@ def _compare_containers(tracer: Tracer, symbol: str, left: Any, right: Any) -> b
     same = len(left) == len(right) and all(
         a is b or truth(tracer, compare(tracer, "==", a, b)) for a, b in zip(left, right)
     )
+    return same == (symbol == "==")
+
+
+def _compare_dicts(tracer: Tracer, symbol: str, left: Any, right: Any) -> bool:
+    """Two dicts, or objects of classes that derive from dict, by their items."""
+    known = tracer.outside.known
+    left, right = (mappings.contents(tracer, d) if id(d) in known else d for d in (left, right))
+    if not all(tracer.outside.is_plain_key(key) for d in (left, right) for key in dict.keys(d)):
+        raise Unsupported(breaks.UNKNOWN_OPERATION, "comparison of dicts with keys that are objects")
+    same = dict.keys(left) == dict.keys(right)
+    for key in dict.keys(left) if same else ():
+        a, b = dict.__getitem__(left, key), dict.__getitem__(right, key)
+        if a is not b and not truth(tracer, compare(tracer, "==", a, b)):
+            same = False
+            break
     return same == (symbol == "==")
 
 
@@ -388,6 +405,9 @@ def to_text(tracer: Tracer, value: Any, function: Callable[[Any], str]) -> Any:
     """str(value) or repr(value)."""
     value = _plain_text(value)
     if _is_text_safe(value):
+        return native(function, value)
+    own_dict = isinstance(value, dict) and id(value) not in tracer.outside.known
+    if own_dict and lookup_type(type(value), "__repr__") is dict.__repr__ and _is_text_safe(dict(dict.items(value))):
         return native(function, value)
     if type(value) is TracedArray:
         raise Unsupported(breaks.PRINT, "text of an array")

@@ -399,8 +399,8 @@ def _lift_constants(tracer: PythonKeyTracer, mode: Any, inputs: list[Input], nod
     """Makes inputs of the tensors that the program makes from data."""
     graph = tracer.graph
     place = next((i for i, made in enumerate(inputs) if made.spec.kind is InputKind.USER_INPUT), len(inputs))
-    anchor = nodes[place] if place < len(nodes) else next(
-        n for n in graph.nodes if n.op not in ("placeholder", "get_attr")
+    anchor = (
+        nodes[place] if place < len(nodes) else next(n for n in graph.nodes if n.op not in ("placeholder", "get_attr"))
     )
     lifted: dict[str, Node] = {}
     reads = [n for n in graph.nodes if n.op == "get_attr"]

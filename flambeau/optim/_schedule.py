@@ -34,15 +34,19 @@ def set_value(group: dict[str, Any], key: str, value: Any) -> None:
 
 
 def for_groups(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
-    """One value for each parameter group, from one for all or a list."""
+    """One value for each parameter group, from one for all or a list. Tensors are copied: callers may write to theirs."""
     n = len(optimizer.param_groups)
     if isinstance(value, (list, tuple)):
         if len(value) != n:
             raise ValueError(
                 f"[lr_scheduler] expected {n} values of {name}, one for each parameter group, got {len(value)}"
             )
-        return list(value)
-    return [value] * n
+        return [_copied(v) for v in value]
+    return [_copied(value) for _ in range(n)]
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 class LRScheduler:

@@ -319,6 +319,9 @@ def norm(self: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *
             f"[norm] expected no dimension for a sparse tensor, got {tuple(dim)}: norm_sparse currently only supports "
             "full reductions"
         )
+    if keepdim:
+        words = "norm_sparse currently does not support keepdim=True"
+        raise RuntimeError(f"[norm] expected keepdim=False for a sparse tensor, got True: {words}")
     if dtype is not None:
         words = "norm_sparse currently does not support 'dtype' argument"
         raise RuntimeError(f"[norm] expected no dtype for a sparse tensor, got {dtype}: {words}")

@@ -151,3 +151,38 @@ def test_functions_that_raise_because_they_are_compiled_run_in_plain_python():
 
     with pytest.raises(ValueError, match="compiled"):
         fl.compile(always, backend="eager")(x)
+
+
+def test_dict_subclasses_compare_merge_and_print():
+    class Settings(dict):
+        pass
+
+    outside = Settings(a=1)
+
+    def f(x):
+        own = Settings(a=1)
+        merged = own.__or__({"b": 2})
+        facts = [own == {"a": 1}, own != Settings(a=2), own == {"a": 1}, outside == own, Settings(a=x) == {"a": x}]
+        return x + 1, facts, f"{own}", merged["b"]
+
+    x = fl.rand(3)
+    compiled = fl.compile(f, backend="eager", fullgraph=True)
+    assert compiled(x)[1:] == f(x)[1:]
+    outside["a"] = 2
+    assert compiled(x)[1:] == f(x)[1:]
+
+
+def test_dynamo_export_has_the_arguments_of_the_function():
+    constant = fl.tensor([1.0, 2.0, 3.0])
+
+    def f(a, held, *, factor=2):
+        return {"result": a * constant + held["z"] * factor}, a.shape[0]
+
+    x, z = fl.rand(2, 3), fl.rand(2, 3)
+    graph_module, guards = fl._dynamo.export(f)(x, {"z": z}, factor=3)
+    result, rows = graph_module(2 * x, {"z": x}, factor=3)
+    assert fl.equal(result["result"], f(2 * x, {"z": x}, factor=3)[0]["result"]) and rows == 2 and guards == []
+    model = fl.nn.Sequential(fl.nn.Linear(3, 3), fl.nn.ReLU())
+    for aten_graph in (False, True):
+        graph_module, _ = fl._dynamo.export(model, aten_graph=aten_graph)(x)
+        assert fl.equal(graph_module(z), model(z))

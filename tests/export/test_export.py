@@ -456,3 +456,46 @@ def test_crafted_files_raise_and_run_nothing():
                 archive.writestr(member, text if member == name else data)
         with contextlib.suppress(RuntimeError):  # of whatever kind; nothing else, and no crash
             load(other)
+
+
+def test_a_module_that_returns_constants_only():
+    class Constants(fl.nn.Module):
+        def forward(self):
+            return fl.tensor([1, 2, 3]), fl.tensor([4, 5])
+
+    first, second = fl.export.export(Constants(), ()).module()()
+    assert first.tolist() == [1, 2, 3] and second.tolist() == [4, 5]
+
+
+def test_notes_survive_decomposition():
+    class Scaled(fl.nn.Module):
+        def forward(self, x):
+            return fl.nn.functional.gelu(x) * fl.tensor([1.0, 2.0])
+
+    program = fl.export.export(Scaled(), (fl.rand(3, 2),))
+    for node in program.graph.nodes:
+        node.meta["custom"] = {"owner": "me"}
+    assert all(node.meta["custom"] == {"owner": "me"} for node in program.run_decompositions().graph.nodes)
+
+
+def test_unflattened_modules_write_to_buffers_of_their_own():
+    class Counter(fl.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", fl.zeros(1))
+
+        def forward(self, x):
+            self.count.add_(1)
+            return x + self.count
+
+    program = fl.export.export(Counter(), (fl.ones(1),))
+    unflattened = fl.export.unflatten(program)
+    assert program.module()(fl.ones(1)) == 2 and unflattened(fl.ones(1)) == 2
+
+
+def test_example_inputs_are_checked():
+    program = fl.export.export(fl.nn.Linear(2, 2), (fl.rand(1, 2),))
+    program.example_inputs = ((fl.rand(1, 2),), {})
+    for wrong in ((fl.rand(1, 2),), ((), {}), ((fl.rand(1, 2),), {"x": fl.rand(1, 2)})):
+        with pytest.raises(ValueError, match="example_inputs"):
+            program.example_inputs = wrong

@@ -372,7 +372,10 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             self._finish()
             raise
         if message is None:
-            raise RuntimeError(f"[DataLoader] expected a batch within {self._timeout} seconds, got none in time")
+            raise RuntimeError(
+                f"[DataLoader] expected a batch within {self._timeout} seconds, got none in time: DataLoader timed out "
+                f"after {self._timeout} seconds"
+            )
         return message
 
     def _hand_out(self) -> None:
