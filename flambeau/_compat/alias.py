@@ -28,6 +28,7 @@ TORCHVISION_VERSION = "0.28.0+flambeau"
 
 TARGETS = {
     "torch": "flambeau", "torchvision": "flambeau.vision", "functorch": "flambeau.func", "torch_xla": "flambeau.xla",
+    "torchao": "flambeau.ao.torchao",
 }  # fmt: skip
 VERSIONS = {"torch": TORCH_VERSION, "torchvision": TORCHVISION_VERSION}
 ENVIRONMENT = "FLAMBEAU_AS_TORCH"
@@ -118,7 +119,7 @@ class Finder:
             if name != "torchvision.extension":
                 return None
             own = "flambeau._compat.torchvision_extension"
-        elif head not in TARGETS:
+        elif head not in TARGETS or (head == "torchao" and _is_installed("torchao")):
             return None
         else:
             own = own_name(name)
@@ -148,13 +149,17 @@ class Finder:
 
 
 def _torchvision_is_installed() -> bool:
-    """Whether `import torchvision` finds torchvision's own package on the path."""
-    loaded = sys.modules.get("torchvision")
+    return _is_installed("torchvision")
+
+
+def _is_installed(name: str) -> bool:
+    """Whether importing a name finds the package of that name on the path."""
+    loaded = sys.modules.get(name)
     if loaded is not None:
-        return loaded.__name__ == "torchvision"
+        return loaded.__name__ == name
     from importlib.machinery import PathFinder
 
-    spec = PathFinder.find_spec("torchvision")
+    spec = PathFinder.find_spec(name)
     return spec is not None and spec.origin is not None
 
 

@@ -1,0 +1,13 @@
+"""torchao's names: `quantize_` with its configurations, and quantization of exported programs.
+
+Programs that import `torchao` get this package under the alias (`flambeau.as_torch`) where torchao itself is not installed.
+"""
+
+from __future__ import annotations
+
+from flambeau.ao.torchao import quantization
+from flambeau.ao.torchao.quantization import quantize_
+
+__all__ = ["quantization", "quantize_"]
+
+__version__ = "0.15.0+flambeau"
