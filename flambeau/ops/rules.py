@@ -102,8 +102,8 @@ def family_of(name: str) -> str | None:
     from flambeau import _C
 
     space, colons, _ = name.partition("::")
-    if colons:
-        return _NAMESPACES.get(space)
+    if colons and space in _NAMESPACES:
+        return _NAMESPACES[space]
 
     place = _C._record_place(name)
     return None if place is None else place[0].rpartition(".")[0]

@@ -45,7 +45,9 @@ class Int4WeightOnlyConfig(AOBaseConfig):
 
     def __post_init__(self) -> None:
         if self.group_size not in (32, 64, 128, 256):
-            raise ValueError(f"[Int4WeightOnlyConfig] expected a group_size of 32, 64, 128 or 256, got {self.group_size}")
+            raise ValueError(
+                f"[Int4WeightOnlyConfig] expected a group_size of 32, 64, 128 or 256, got {self.group_size}"
+            )
 
 
 @dataclass

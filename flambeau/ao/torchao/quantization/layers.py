@@ -219,5 +219,7 @@ def quantize_(
             continue  # as torchao does: a row that groups do not divide stays as it is
         path, _, last = name.rpartition(".")
         if not name:
-            raise ValueError("[quantize_] expected a model around the layers, got a single linear layer: wrap it in a Sequential")
+            raise ValueError(
+                "[quantize_] expected a model around the layers, got a single linear layer: wrap it in a Sequential"
+            )
         setattr(model.get_submodule(path) if path else model, last, _LAYERS[own.scheme](module, own))

@@ -1,0 +1,111 @@
+"""quantize_ and its configurations, in torchao's shape: near the originals, smaller, compiled, saved, under the alias."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+from flambeau.ao.torchao.quantization import (
+    Float8DynamicActivationFloat8WeightConfig,
+    Float8WeightOnlyConfig,
+    Int4WeightOnlyConfig,
+    Int8DynamicActivationInt8WeightConfig,
+    Int8WeightOnlyConfig,
+    ModuleFqnToConfig,
+    PerRow,
+    QuantizedLinear,
+    quantize_,
+)
+
+CONFIGURATIONS = {
+    "int8": (Int8WeightOnlyConfig, 0.02),
+    "int4": (lambda: Int4WeightOnlyConfig(group_size=32), 0.2),
+    "int8 dynamic": (Int8DynamicActivationInt8WeightConfig, 0.03),
+    "float8": (Float8WeightOnlyConfig, 0.1),
+    "float8 dynamic": (Float8DynamicActivationFloat8WeightConfig, 0.15),
+    "float8 dynamic by rows": (lambda: Float8DynamicActivationFloat8WeightConfig(granularity=PerRow()), 0.15),
+}
+
+
+def network(dtype=fl.float32):
+    fl.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Sequential(nn.Linear(128, 64, bias=False))).eval().to(dtype)
+
+
+def bytes_of(model):
+    return sum(t.numel() * t.element_size() for t in [*model.parameters(), *model.buffers()])
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.bfloat16])
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_results_are_near_and_models_smaller(name, dtype):
+    make, share = CONFIGURATIONS[name]
+    model, x = network(dtype), fl.randn(2, 5, 64).to(dtype)
+    wanted, before = model(x), bytes_of(model)
+    assert quantize_(model, make()) is None and isinstance(model[2][0], QuantizedLinear)
+    found = model(x)
+    assert found.shape == wanted.shape and found.dtype == dtype
+    assert (found - wanted).abs().max() <= share * wanted.abs().max()
+    assert bytes_of(model) < (0.4 if "int4" in name else 0.75) * before or "dynamic" in name
+    difference = (model[0].weight.dequantize() - network(dtype)[0].weight).abs().max()
+    assert difference < 0.02 and "scheme" in repr(model[0])
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_they_are_compiled_and_exported(name):
+    model, x = network(), fl.randn(3, 64)
+    quantize_(model, CONFIGURATIONS[name][0]())
+    wanted = model(x)
+    fl.testing.assert_close(fl.compile(model, fullgraph=True)(x), wanted, atol=1e-3, rtol=1e-3)
+    fl.testing.assert_close(fl.export.export(model, (x,)).module()(x), wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_they_are_saved_and_loaded(name):
+    model, other, x = network(), network(), fl.randn(3, 64)
+    with fl.no_grad():
+        other[0].weight.zero_()
+    quantize_(model, CONFIGURATIONS[name][0]())
+    quantize_(other, CONFIGURATIONS[name][0]())
+    file = io.BytesIO()
+    fl.save(model.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(fl.load(file))
+    assert fl.equal(other(x), model(x))
+
+
+def test_which_layers_are_taken():
+    model = network()
+    quantize_(
+        model,
+        Int8WeightOnlyConfig(),
+        filter_fn=lambda module, name: name.startswith("2") and isinstance(module, nn.Linear),
+    )
+    assert type(model[0]) is nn.Linear and isinstance(model[2][0], QuantizedLinear)
+    model = network()
+    quantize_(model, ModuleFqnToConfig({"0": Int4WeightOnlyConfig(group_size=64), "_default": None}))
+    assert model[0].scheme == "int4_weight" and type(model[2][0]) is nn.Linear
+    model = nn.Sequential(nn.Linear(40, 8))
+    quantize_(model, Int4WeightOnlyConfig(group_size=32))
+    assert type(model[0]) is nn.Linear  # groups do not divide a row
+    with pytest.raises(TypeError, match="configuration"):
+        quantize_(model, "int8")
+    with pytest.raises(ValueError, match="group_size"):
+        Int4WeightOnlyConfig(group_size=7)
+
+
+def test_under_the_name_of_torchao():
+    program = (
+        "import flambeau.as_torch, torch, torchao\n"
+        "from torchao.quantization import Int8WeightOnlyConfig, quantize_\n"
+        "from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e\n"
+        "from torchao.quantization.pt2e.quantizer.x86_inductor_quantizer import X86InductorQuantizer\n"
+        "model = torch.nn.Sequential(torch.nn.Linear(8, 8))\n"
+        "quantize_(model, Int8WeightOnlyConfig())\n"
+        "print(type(model[0]).__name__, prepare_pt2e.__module__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["Int8Linear", "flambeau.ao.quantization.quantize_pt2e"], done.stderr
