@@ -67,7 +67,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "onnx": (_ONNX, "JitScalarType TensorProtoDataType{FLOAT,INT64} is_onnxrt_backend_supported()=False"),
     "onnx.symbolic_helper": (_ONNX, "@parse_args @quantized_args cast_pytorch_to_onnx _get_tensor_sizes _unimplemented"),
     **{f"onnx.symbolic_opset{n}": (_ONNX, "dropout masked_fill select softmax squeeze unsqueeze") for n in range(7, 21)},
-    "utils.mobile_optimizer": (_EXPORT, "optimize_for_mobile"),
     "utils.jit": ("", ""),
     "utils.jit.log_extract": (
         "the TorchScript compiler is not written",

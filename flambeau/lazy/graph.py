@@ -115,7 +115,7 @@ class Replay:
             given = {id(a) for a in call.arguments}
             fresh = [t for t in fresh if id(t) not in given][: len(call.results)]
         for window, tensor in zip(call.results, fresh):
-            tensors[window.slot] = tensor
+            tensors[window.slot] = _laid_out(tensor, window)
 
 
 @functools.cache
@@ -159,6 +159,13 @@ def _with_parameters(call: Call, read: Any) -> Any:
     values = {name: _operand(tensors[name], value) for name, value in values.items()}
     positional = [values.pop(a.name) for a in formals if not a.kwarg_only]
     return call.op(*positional, **values)
+
+
+def _laid_out(tensor: Any, root: Window) -> Any:
+    """A result as the recorder saw it in memory: an operator's definition may lay it out otherwise than its kernel."""
+    if tensor.stride() == root.stride and tensor.storage_offset() == root.offset:
+        return tensor
+    return fl.empty_strided(root.size, root.stride, dtype=root.dtype, device=tensor.device).copy_(tensor)
 
 
 def _window(tensor: Any, window: Window) -> Any:

@@ -121,7 +121,7 @@ def _literal(value: Any, dtype: Any) -> str:
         return str(int(value))
     number = float(value)
     if math.isfinite(number):
-        return f"{number:e}" if number else "0.000000e+00" if math.copysign(1, number) > 0 else "-0.000000e+00"
+        return f"{number:.17e}" if number else "0.000000e+00" if math.copysign(1, number) > 0 else "-0.000000e+00"
     width = {fl.float64: 16, fl.float32: 8}.get(dtype, 4)
     bits = {fl.float64: 0x7FF0000000000000, fl.float32: 0x7F800000, fl.float16: 0x7C00}.get(dtype, 0x7F80)
     sign = 1 << (4 * width - 1)
@@ -629,6 +629,39 @@ def _cumsum(p: _Printer, call: RecordedCall, a: dict[str, Any]) -> None:
     p.result(call, p.emit(text, value.size, value.dtype))
 
 
+def _sort_keys(p: _Printer, value: Named) -> Named:
+    """What values are ordered by: NaN is the greatest whatever its sign, and both zeros are equal."""
+    if not value.dtype.is_floating_point:
+        return p.convert(value, fl.int32) if value.dtype is fl.bool else value
+    zeros = p.constant(0, value.size, value.dtype)
+    greatest = p.constant(math.nan, value.size, value.dtype)
+    number = p.simple("stablehlo.select", [p.compare("EQ", value, zeros), zeros, value], value.dtype)
+    return p.simple("stablehlo.select", [p.compare("NE", value, value), greatest, number], value.dtype)
+
+
+def _sort(p: _Printer, call: RecordedCall, a: dict[str, Any]) -> None:
+    value = p.read(a["self"])
+    if not value.size:
+        p.result(call, value)
+        return p.result(call, p.constant(0, (), fl.int64), 1)
+    dim = a.get("dim", -1) % len(value.size)
+    places = p.emit(f"stablehlo.iota dim = {dim} : {tensor_type(value.size, fl.int64)}", value.size, fl.int64)
+    operands = [_sort_keys(p, value), value, places]
+    key = tensor_type((), operands[0].dtype)
+    kind = "TOTALORDER" if value.dtype.is_floating_point else "UNSIGNED" if value.dtype is fl.uint8 else "SIGNED"
+    parameters = ", ".join(f"%{x}{i}: {tensor_type((), o.dtype)}" for i, o in enumerate(operands) for x in "ab")
+    types = ", ".join(tensor_type(o.size, o.dtype) for o in operands)
+    name = f"%{p.count}"
+    p.count += 1
+    p.lines.append(
+        f'{name}:3 = "stablehlo.sort"({", ".join(o.name for o in operands)}) <{{dimension = {dim} : i64, is_stable = true}}> '
+        f"({{ ^bb0({parameters}): %c = stablehlo.compare {'GT' if a.get('descending') else 'LT'}, %a0, %b0, {kind} : "
+        f"({key}, {key}) -> tensor<i1> stablehlo.return %c : tensor<i1> }}) : ({types}) -> ({types})"
+    )
+    p.result(call, Named(f"{name}#1", value.size, value.dtype))
+    p.result(call, Named(f"{name}#2", value.size, fl.int64), 1)
+
+
 _CALLS: dict[str, Callable[..., None]] = {
     "copy_": _copy, "clone": _copy, "_to_copy": _copy, "contiguous": _copy, "mm": _product, "bmm": _product,
     "fill_": _fill("value"), "zeros": _fill(0), "ones": _fill(1), "full": _fill("fill_value"), "zeros_like": _fill(0),
@@ -636,4 +669,5 @@ _CALLS: dict[str, Callable[..., None]] = {
     "empty_like": _fill(0), "new_zeros": _fill(0), "new_empty": _fill(0), "zero_": _fill(0), "scalar_tensor": _fill("s"),
     "gather": _gather, "scatter.src": _scatter(None), "scatter_add": _scatter("stablehlo.add"), "arange": _arange,
     "arange.start": _arange, "arange.start_step": _arange, "cumsum": _cumsum,
+    "sort": _sort, "sort.stable": _sort,
 }  # fmt: skip
