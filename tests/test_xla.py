@@ -20,7 +20,7 @@ PROGRAMS = {
     "products": lambda x: (x @ x.t(), F.linear(x, x, x[:, 0])),
     "views": lambda x: (x[1:, ::2] + 1, x.t()[2], x.reshape(2, 3, 8)[:, 1]),
     "indexing": lambda x: (x.gather(1, (x > 0).to(fl.int64)), x.scatter_add(1, (x > 0).to(fl.int64), x)),
-    "order": lambda x: (x.sort(1, descending=True), x.topk(3, 0), (x > 0).sort(1, stable=True), x.median(1)),
+    "order": lambda x: (x.sort(1, descending=True), x.topk(3, 0), (x > 0).sort(dim=1, stable=True), x.median(1)),
     "attention": lambda x: F.scaled_dot_product_attention(*[x.reshape(1, 2, 6, 4)] * 3, is_causal=True),
     "normalization": lambda x: (F.softmax(x, 1), F.layer_norm(x, (8,)), x.cumsum(1)),
 }

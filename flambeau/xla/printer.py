@@ -447,7 +447,9 @@ class _Printer:
         target = call.writes[0] if call.writes else call.results[0]
         assert target is not None
         size = target.size
-        leaves = {n: self.operand(bound[n], size, fl.bool if n in details["mask"] else compute) for n in names}
+        # Booleans are computed as integers, but a fraction becomes a boolean first.
+        leaves = {n: self.operand(bound[n], size, fl.bool if n in details["mask"] else dtype) for n in names}
+        leaves = {n: v if n in details["mask"] else self.convert(v, compute) for n, v in leaves.items()}
         self.result(call, self.expression(lift(function(*map(arg, names))), leaves, size, compute))
 
     def reduction(self, call: RecordedCall, record: Any) -> None:
