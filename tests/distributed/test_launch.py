@@ -13,6 +13,7 @@ import pytest
 
 from flambeau.distributed import HashStore
 from flambeau.distributed.elastic._agent import Agent
+from flambeau.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std, start_processes
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent))
 from launching import child_environment, free_port
@@ -207,3 +208,27 @@ def test_command_line(tmp_path):
     }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and len(lines(done.stdout)) == 2, done.stdout + done.stderr
+
+
+def square(value):
+    print(f"value {value} of {os.environ['NAME']}", flush=True)
+    if value < 0:
+        raise ValueError("negative")
+    return value * value
+
+
+def test_processes_are_started_and_watched_together(tmp_path):
+    envs = {0: {"NAME": "a"}, 1: {"NAME": "b"}}
+    logs = DefaultLogsSpecs(log_dir=str(tmp_path), redirects=Std.ALL)
+    context = start_processes("programs", "echo", {0: ("x",), 1: ("y",)}, envs, logs)
+    result = context.wait()
+    assert not result.is_failed() and [pathlib.Path(result.stdouts[i]).read_text() for i in range(2)] == ["x\n", "y\n"]
+    context = start_processes("functions", square, {0: (2,), 1: (3,)}, envs, logs, start_method="fork")
+    result = context.wait(timeout=60)
+    assert result.return_values == {0: 4, 1: 9} and pathlib.Path(result.stdouts[1]).read_text() == "value 3 of b\n"
+    context = start_processes("failing", square, {0: (2,), 1: (-3,)}, envs, logs, start_method="fork")
+    result = context.wait(timeout=60)
+    assert set(result.failures) == {1} and "negative" in result.failures[1].message
+    context = start_processes("slow", "sleep", {0: (60,)}, {0: {}}, logs)
+    assert context.wait(timeout=0.1) is None and context.pids()[0] > 0
+    context.close()

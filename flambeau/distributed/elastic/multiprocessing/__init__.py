@@ -8,7 +8,12 @@ from typing import Any
 from flambeau.distributed.elastic.multiprocessing import errors
 from flambeau.distributed.elastic.multiprocessing._workers import Logs
 
-__all__ = ["DefaultLogsSpecs", "LogsSpecs", "SignalException", "Std", "errors", "start_processes"]
+__all__ = [
+    "DefaultLogsSpecs", "LogsSpecs", "MultiprocessContext", "PContext", "RunProcsResult", "SignalException", "Std",
+    "SubprocessContext", "errors", "start_processes", "to_map",
+]  # fmt: skip
+
+_API = ("MultiprocessContext", "PContext", "RunProcsResult", "SubprocessContext", "start_processes", "to_map")
 
 
 class Std(enum.IntFlag):
@@ -49,8 +54,8 @@ def __getattr__(name: str) -> Any:
         from flambeau.distributed.elastic._agent import SignalException
 
         return SignalException
-    if name == "start_processes":
-        from flambeau.multiprocessing.spawn import start_processes
+    if name in _API:
+        from importlib import import_module
 
-        return start_processes
+        return getattr(import_module(f"{__name__}.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -124,10 +124,17 @@ class ProgramWorker(Worker):
             thread.join(1)
 
 
-def _run_function(function: Any, arguments: Any, environment: dict[str, str], result_file: str) -> None:
-    """Runs in the worker: leaves the result, or the error, in a file."""
+def _run_function(
+    function: Any, arguments: Any, environment: dict[str, str], result_file: str, files: tuple[str, str]
+) -> None:
+    """Runs in the worker: leaves the result, or the error, in a file; `files` are for its output, where they are named."""
     os.environ.clear()
     os.environ.update(environment)
+    for descriptor, path in enumerate(files, start=1):
+        if path:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), descriptor)
+            setattr(sys, ("stdout", "stderr")[descriptor - 1], os.fdopen(descriptor, "w", buffering=1, closefd=False))
     try:
         value = function(*arguments)
     except SystemExit:
@@ -160,12 +167,13 @@ class FunctionWorker(Worker):
         arguments: tuple[Any, ...],
         folder: str,
         start_method: str,
+        files: tuple[str, str] = ("", ""),
     ) -> None:
         super().__init__(rank, local, environment)
         self._result_file = os.path.join(folder, f"{environment.get('FLAMBEAU_ROUND', '0')}-{rank}-result.pkl")
         context: Any = multiprocessing.get_context(start_method)
         self._process = context.Process(
-            target=_run_function, args=(function, arguments, environment, self._result_file), daemon=False
+            target=_run_function, args=(function, arguments, environment, self._result_file, files), daemon=False
         )
         self._process.start()
         self.pid = self._process.pid
