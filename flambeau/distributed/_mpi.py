@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import ctypes.util
 import functools
 import os
 import pathlib
@@ -63,7 +64,8 @@ def _library() -> Any:
 
 
 def is_available() -> bool:
-    return _library() is not None
+    """Whether there is a library, without loading it: that would put all of MPI into every process that asks."""
+    return any(os.path.exists(name) for name in _candidates()) or ctypes.util.find_library("mpi_abi") is not None
 
 
 def _check(status: int, what: str) -> None:

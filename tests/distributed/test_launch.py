@@ -228,7 +228,7 @@ def test_processes_are_started_and_watched_together(tmp_path):
     assert result.return_values == {0: 4, 1: 9} and pathlib.Path(result.stdouts[1]).read_text() == "value 3 of b\n"
     context = start_processes("failing", square, {0: (2,), 1: (-3,)}, envs, logs, start_method="fork")
     result = context.wait(timeout=60)
-    assert set(result.failures) == {1} and "negative" in result.failures[1].message
+    assert set(result.failures) == {1} and "negative" in str(result.failures[1].message)
     context = start_processes("slow", "sleep", {0: (60,)}, {0: {}}, logs)
     assert context.wait(timeout=0.1) is None and context.pids()[0] > 0
     context.close()

@@ -50,9 +50,13 @@ class CPUOffloadPolicy(OffloadPolicy):
 
 
 class UnshardHandle:
-    """A gathering that was started; it is complete."""
+    """A gathering that was started."""
 
-    def wait(self) -> None: ...
+    def __init__(self, group: ParameterGroup) -> None:
+        self._group = group
+
+    def wait(self) -> None:
+        self._group.finish_gathering()
 
 
 def _map(value: Any, function: Callable[[Any], Any]) -> Any:
@@ -68,9 +72,13 @@ class _State:
         self.module, self.group, self.policy = module, group, policy
         self.is_last_backward = True
         self.queued = False
+        self.forward_prefetch: list[_State] = []
+        self.backward_prefetch: list[_State] = []
 
     def before_forward(self, module: Any, inputs: Any, kwargs: Any) -> Any:
         self.group.unshard()
+        for ahead in self.forward_prefetch:
+            ahead.group.start_gathering()
         if self.policy.cast_forward_inputs and self.policy.param_dtype is not None:
             dtype = self.policy.param_dtype
 
@@ -100,6 +108,8 @@ class _State:
             self.queued = True
             _C._queue_callback(self.finish)
             self.group.unshard()
+            for ahead in self.backward_prefetch:
+                ahead.group.start_gathering()
             self.group.expect_gradients(self._complete)
 
     def _complete(self, group: ParameterGroup) -> None:
@@ -115,6 +125,7 @@ class _State:
             self._complete(self.group)
         elif self.group.reshard_after_backward:
             self.group.reshard()
+        self.group.finish_reducing()
 
 
 class FSDPModule(flambeau.nn.Module):
@@ -135,8 +146,12 @@ class FSDPModule(flambeau.nn.Module):
         self._fsdp_state.group.reshard()
 
     def unshard(self, async_op: bool = False) -> UnshardHandle | None:
-        self._fsdp_state.group.unshard()
-        return UnshardHandle() if async_op else None
+        group = self._fsdp_state.group
+        if not async_op:
+            group.unshard()
+            return None
+        group.start_gathering()
+        return UnshardHandle(group)
 
     def set_is_last_backward(self, is_last_backward: bool) -> None:
         self._fsdp_state.is_last_backward = is_last_backward
@@ -167,11 +182,15 @@ class FSDPModule(flambeau.nn.Module):
 
     set_reduce_scatter_divide_factor = set_gradient_divide_factor
 
+    def set_modules_to_forward_prefetch(self, modules: list[Any]) -> None:
+        """Modules whose parameters are gathered in the background while this one runs forward."""
+        self._fsdp_state.forward_prefetch = [module._fsdp_state for module in modules]
+
+    def set_modules_to_backward_prefetch(self, modules: list[Any]) -> None:
+        """The same for backward."""
+        self._fsdp_state.backward_prefetch = [module._fsdp_state for module in modules]
+
     # Hints about when parameters are gathered, which change no result: they are gathered when they are needed.
-
-    def set_modules_to_forward_prefetch(self, modules: list[Any]) -> None: ...
-
-    def set_modules_to_backward_prefetch(self, modules: list[Any]) -> None: ...
 
     def set_unshard_in_backward(self, unshard_in_backward: bool) -> None: ...
 

@@ -185,32 +185,59 @@ class ParameterGroup:
         self.is_root = True  # no other group's module contains this one's
         self.comm_hook: tuple[Any, Any] | None = None  # of programs, in place of the reduction
         self._pending = 0
+        self._gathering: list[tuple[Any, list[ShardedParameter], Any, Any]] = []
+        self._gathered_version = 0
+        self._reducing: list[tuple[Any, list[ShardedParameter], Any, Any]] = []
 
     def unshard(self, cast: bool = True) -> None:
         """Gathers the parameters, in the dtype of computation or, without `cast`, in their own."""
         if not cast:
+            self.finish_gathering()
             self.forget_whole()
         if self.is_whole or not self.parameters:
             return
+        self.start_gathering(cast)
+        self.finish_gathering()
+
+    def start_gathering(self, cast: bool = True) -> None:
+        """Begins to gather in the background; `finish_gathering` makes the wholes."""
+        if self.is_whole or self._gathering or not self.parameters:
+            return
+        dtypes = [parameter.compute_dtype if cast else parameter.dtype for parameter in self.parameters]
         with flambeau.no_grad():
-            dtypes = [parameter.compute_dtype if cast else parameter.dtype for parameter in self.parameters]
             for dtype in dict.fromkeys(dtypes):
-                self._gather([p for p, own in zip(self.parameters, dtypes) if own == dtype], dtype)
+                members = [p for p, own in zip(self.parameters, dtypes) if own == dtype]
+                flat = flambeau.cat([parameter.padded.reshape(-1).to(dtype) for parameter in members])
+                whole = flat.new_empty(self.shard_group.size(), flat.numel())
+                work = collectives.all_gather_into_tensor(whole, flat, self.shard_group, async_op=True)
+                self._gathering.append((work, members, flat, whole))
+        self._gathered_version = self._version()
+
+    def _version(self) -> int:
+        return sum(parameter.padded._version for parameter in self.parameters)
+
+    def finish_gathering(self) -> None:
+        gathering, self._gathering = self._gathering, []
+        if not gathering:
+            return
+        if self._version() != self._gathered_version:
+            # Parts were written since, on all ranks alike: what was gathered ahead is out of date.
+            for work, *_ in gathering:
+                work.wait()
+            self.start_gathering()
+            gathering, self._gathering = self._gathering, []
+        with flambeau.no_grad():
+            for work, members, _, whole in gathering:
+                work.wait()
+                columns = whole.split([parameter.padded.numel() for parameter in members], 1)
+                for parameter, column in zip(members, columns):
+                    parameter.fill(list(column.contiguous().unbind(0)))
         for parameter in self.parameters:
             parameter.show(True)
         self.is_whole = True
 
-    def _gather(self, members: list[ShardedParameter], dtype: Any) -> None:
-        flat = flambeau.cat([parameter.padded.reshape(-1).to(dtype) for parameter in members])
-        count = self.shard_group.size()
-        whole = flat.new_empty(count, flat.numel())
-        collectives.all_gather_into_tensor(whole, flat, self.shard_group)
-        sizes = [parameter.padded.numel() for parameter in members]
-        columns = whole.split(sizes, 1)
-        for parameter, column in zip(members, columns):
-            parameter.fill(list(column.contiguous().unbind(0)))
-
     def reshard(self) -> None:
+        self.finish_gathering()
         if not self.is_whole:
             return
         for parameter in self.parameters:
@@ -269,15 +296,28 @@ class ParameterGroup:
     def _reduce(self, pairs: list[tuple[ShardedParameter, Any]], dtype: Any) -> None:
         rows = flambeau.cat([parameter.padded_gradient(gradient, dtype) for parameter, gradient in pairs], 1)
         own = rows.new_empty(rows.shape[1])
-        ranks = self.shard_group.size() * (self.replicate_group.size() if self.replicate_group else 1)
+        members = [parameter for parameter, _ in pairs]
         if self.comm_hook is not None:
             state, hook = self.comm_hook
             hook(state, rows.contiguous().view(-1), own)
-        else:
-            collectives.reduce_scatter_tensor(own, rows.contiguous(), ReduceOp.SUM, self.shard_group)
-            if self.replicate_group is not None:
-                collectives.all_reduce(own, ReduceOp.SUM, self.replicate_group)
-            own.div_(self.divide_factor or ranks)
-        sizes = [parameter.padded.numel() for parameter, _ in pairs]
-        for (parameter, _), part in zip(pairs, own.split(sizes)):
+            self._store(members, own)
+            return
+        rows = rows.contiguous()
+        work = collectives.reduce_scatter_tensor(own, rows, ReduceOp.SUM, self.shard_group, async_op=True)
+        self._reducing.append((work, members, rows, own))
+
+    def finish_reducing(self) -> None:
+        """Waits for reductions under way and stores their gradients."""
+        reducing, self._reducing = self._reducing, []
+        ranks = self.shard_group.size() * (self.replicate_group.size() if self.replicate_group else 1)
+        with flambeau.no_grad():
+            for work, members, _, own in reducing:
+                work.wait()
+                if self.replicate_group is not None:
+                    collectives.all_reduce(own, ReduceOp.SUM, self.replicate_group)
+                own.div_(self.divide_factor or ranks)
+                self._store(members, own)
+
+    def _store(self, members: list[ShardedParameter], own: Any) -> None:
+        for parameter, part in zip(members, own.split([parameter.padded.numel() for parameter in members])):
             parameter.store_gradient(part)

@@ -93,6 +93,27 @@ assert out.dtype == torch.bfloat16
 out.float().sum().backward()
 assert net.head.weight.dtype == torch.float32 and net.head.weight.grad.dtype == torch.float32
 
+# Parameters that are gathered ahead, also of a module that is not run before they change.
+ref, net = copy.deepcopy(start), copy.deepcopy(start)
+for block in net.blocks:
+    fully_shard(block)
+fully_shard(net)
+net.blocks[0].set_modules_to_forward_prefetch([net.blocks[1]])
+net.blocks[1].set_modules_to_backward_prefetch([net.blocks[0]])
+optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (net, ref)]
+for _ in range(2):
+    train(net, optimizers[0], x[mine], y[mine], 1)
+    train(ref, optimizers[1], x, y, 1)
+    handle = net.blocks[1].unshard(async_op=True)
+    with torch.no_grad():
+        for p, q in zip(net.blocks[1].parameters(), ref.blocks[1].parameters()):
+            (p.to_local() if isinstance(p, DTensor) else p).mul_(0.5)
+            q.mul_(0.5)
+    handle.wait()
+    net.blocks[1].reshard()
+for p, q in zip(net.parameters(), ref.parameters()):
+    assert torch.allclose(p.full_tensor(), q, atol=1e-5)
+
 # The wrapper class.
 ref, net = copy.deepcopy(start), FSDP(copy.deepcopy(start))
 train(net, torch.optim.SGD(net.parameters(), lr=0.1), x[mine], y[mine])
