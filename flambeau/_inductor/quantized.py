@@ -158,17 +158,40 @@ class _Product:
             return "gelu_tanh" if reader.kwargs.get("approximate") == "tanh" else "gelu"
         return name if name in _POST_OPS and not reader.kwargs else None
 
+    @staticmethod
+    def _limits(node: Node | None) -> tuple[float, float] | None:
+        """The bounds that an activation sets, which on a grid are bounds of integers."""
+        if node is None or node.kwargs:
+            return None
+        if _base_name(node) == "relu6":
+            return 0.0, 6.0
+        if _base_name(node) == "hardtanh":
+            given = [float(value) for value in node.args[1:3]]  # type: ignore[arg-type]
+            low, high = given + [-1.0, 1.0][len(given) :]
+            return low, high
+        return None
+
     def _static(self, x: Node, held: tuple[Node, Any, Any], bias: Any, settings: Any) -> None:
         last, post_op, other = self._chain()
         result = _only_reader(last)
+        limits = self._limits(result)
+        if limits is not None:
+            after = _only_reader(result)  # type: ignore[arg-type]
+            if _is_call(after, "quantize_per_tensor") and not isinstance(after.args[1], Node):  # type: ignore[union-attr]
+                result = after
+            else:
+                limits = None
         grid: list[Any] = [1.0, 0, None]
         ends = None
         if _is_call(result, "quantize_per_tensor") and not isinstance(result.args[1], Node):  # type: ignore[union-attr]
             scale, zero_point, low, high, dtype = result.args[1:6]  # type: ignore[union-attr]
             if dtype in (fl.uint8, fl.int8):
                 grid, last = [scale, zero_point, dtype], result  # type: ignore[assignment]
-                limits = fl.iinfo(dtype)
-                ends = (low, high) if (low, high) != (limits.min, limits.max) else None
+                if limits is not None:
+                    places = [round(limit * (1.0 / scale)) + zero_point for limit in limits]
+                    low, high = max(low, places[0]), min(high, places[1])
+                widest = fl.iinfo(dtype)
+                ends = (low, high) if (low, high) != (widest.min, widest.max) else None
         with self.graph.inserting_before(last):
             call = self.graph.call_function
             start = list(x.args[:3])

@@ -80,6 +80,24 @@ def test_what_becomes_an_integer_product():
     assert calls("dynamic").count("_int8_linear_dynamic") == 2
 
 
+@pytest.mark.parametrize("activation", [nn.ReLU6(), nn.Hardtanh(-0.5, 0.7), nn.ReLU(inplace=True)])
+def test_bounds_are_set_on_integers(activation):
+    fl.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), activation, nn.Conv2d(8, 4, 3)).eval()
+    ready = prepare_pt2e(fl.export.export(model, (4 * X,)).module(), CONFIGURATIONS["static"]())
+    ready(4 * X)
+    small = convert_pt2e(ready)
+    kinds = []
+
+    def backend(graph, inputs):
+        compute_with_integers(graph, differentiated=False)
+        kinds.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return graph.forward
+
+    found = fl.compile(small, backend=backend)(4 * X)
+    assert close(found, small(4 * X)) and not any("hardtanh" in kind or "relu" in kind for kind in kinds)
+
+
 def test_graphs_with_derivatives_stay_in_floating_point():
     from flambeau.fx import symbolic_trace
     from flambeau.ops.quantized import arithmetic  # noqa: F401

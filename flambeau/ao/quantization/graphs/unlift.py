@@ -9,6 +9,7 @@ from flambeau.export.graph_signature import InputKind, OutputKind
 from flambeau.fx import Graph, GraphModule, Node
 from flambeau.fx._codegen import _PyTreeCodeGen, _PyTreeInfo
 from flambeau.nn.modules.module import Module
+from flambeau.ops import tags
 
 __all__ = ["unlifted"]
 
@@ -43,12 +44,29 @@ def unlifted(model: Any) -> GraphModule:
             if node.op == "get_attr":
                 _adopt_attribute(root, model, str(node.target))
             values[node] = graph.node_copy(node, values.__getitem__)
+    _write_nothing_in_place(graph)
     names = [n.name for n in specs if specs[n].kind is InputKind.USER_INPUT]
     _set_structure(graph, model, names)
     made = GraphModule(root, graph)
     made._out_spec = model.call_spec.out_spec
     made._in_spec = model.call_spec.in_spec
     return made
+
+
+def _write_nothing_in_place(graph: Graph) -> None:
+    """Operators that write over what only they read return it instead, so that patterns have one form."""
+    import flambeau as fl
+
+    views = tags.operators("view")
+    for node in graph.nodes:
+        name = getattr(node.target, "_full_name", "") if node.op == "call_function" else ""
+        base, _, overload = name.partition(".")
+        if not base.endswith("_") or "::" in name or not node.args:
+            continue
+        source = node.args[0]
+        made = isinstance(source, Node) and source.op == "call_function" and len(source.users) == 1
+        if made and getattr(source.target, "_full_name", "") not in views and hasattr(fl.ops.aten, base[:-1]):
+            node.target = getattr(getattr(fl.ops.aten, base[:-1]), overload or "default")
 
 
 def _set_structure(graph: Graph, program: ExportedProgram, names: list[str]) -> None:
