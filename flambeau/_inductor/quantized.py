@@ -166,7 +166,7 @@ class _Product:
         if _base_name(node) == "relu6":
             return 0.0, 6.0
         if _base_name(node) == "hardtanh":
-            given = [float(value) for value in node.args[1:3]]  # type: ignore[arg-type]
+            given = [float(value) for value in node.args[1:3]]
             low, high = given + [-1.0, 1.0][len(given) :]
             return low, high
         return None

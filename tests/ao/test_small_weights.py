@@ -109,3 +109,15 @@ def test_under_the_name_of_torchao():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.split() == ["Int8Linear", "flambeau.ao.quantization.quantize_pt2e"], done.stderr
+
+
+def test_libraries_that_look_for_torchao_do_without_it():
+    pytest.importorskip("transformers")
+    program = (
+        "import flambeau.as_torch, transformers\n"
+        "from transformers.utils import is_torchao_available\n"
+        "import transformers.models.bert.modeling_bert\n"
+        "print(is_torchao_available())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["False"], done.stderr
