@@ -61,6 +61,8 @@ LAYERS = (
         "onnx",
         "ao",
         "vision",
+        "audio",
+        "text",
         "distributed",
         "cuda",
         "profiler",

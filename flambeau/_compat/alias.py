@@ -1,6 +1,6 @@
 """`import torch` as another name for flambeau, in this process and in the Python processes it starts.
 
-A finder in front of `sys.meta_path` answers for `torch`, `torchvision`, `functorch` and `torch_xla` with the very module objects of
+A finder in front of `sys.meta_path` answers for `torch`, `torchvision`, `torchaudio`, `functorch` and `torch_xla` with the very module objects of
 flambeau, so nothing is imported twice and `torch.nn is flambeau.nn`. Where torchvision itself is installed, its own source is
 imported, on flambeau's operators in place of its compiled ones. The same finder tells `importlib.metadata` about a
 distribution called torch. Child processes inherit two environment variables: PYTHONPATH, which leads to
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 # The release whose API is followed; the local part tells programs and people what they are running.
 TORCH_VERSION = "2.13.0+flambeau"
 TORCHVISION_VERSION = "0.28.0+flambeau"
+TORCHAUDIO_VERSION = "2.11.0+flambeau"
 
 TARGETS = {
-    "torch": "flambeau", "torchvision": "flambeau.vision", "functorch": "flambeau.func", "torch_xla": "flambeau.xla",
-    "torchao": "flambeau.ao.torchao",
+    "torch": "flambeau", "torchvision": "flambeau.vision", "torchaudio": "flambeau.audio", "functorch": "flambeau.func",
+    "torch_xla": "flambeau.xla", "torchao": "flambeau.ao.torchao",
 }  # fmt: skip
-VERSIONS = {"torch": TORCH_VERSION, "torchvision": TORCHVISION_VERSION}
+VERSIONS = {"torch": TORCH_VERSION, "torchvision": TORCHVISION_VERSION, "torchaudio": TORCHAUDIO_VERSION}
 ENVIRONMENT = "FLAMBEAU_AS_TORCH"
 _COMPAT = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(_COMPAT)
@@ -47,7 +48,7 @@ def own_name(name: str) -> str:
 
 def shown_name(own: str) -> str:
     """The name under which programs know a module of flambeau."""
-    for alias, target in (("torchvision", "flambeau.vision"), ("torch", "flambeau")):
+    for alias, target in (("torchvision", "flambeau.vision"), ("torchaudio", "flambeau.audio"), ("torch", "flambeau")):
         if own == target or own.startswith(f"{target}."):
             return alias + own[len(target) :]
     return own

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.28.0+flambeau"
-_MODULES = ("datasets", "io", "models", "ops", "transforms", "utils")
+_MODULES = ("datasets", "io", "models", "ops", "transforms", "tv_tensors", "utils")
 _backend = "PIL"
 
 

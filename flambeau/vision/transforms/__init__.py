@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from flambeau.vision.transforms.autoaugment import *  # noqa: F403
 from flambeau.vision.transforms.functional import InterpolationMode  # noqa: F401
 from flambeau.vision.transforms.transforms import *  # noqa: F403
 

@@ -347,7 +347,11 @@ def _sample(img: Tensor, matrix: list[float], mode: InterpolationMode, fill: Any
     points = flambeau.stack(
         [xs.expand(new_height, new_width), ys[:, None].expand(new_height, new_width), flambeau.ones(size)], dim=-1
     )
-    grid = points @ (theta.t() / flambeau.tensor([0.5 * width, 0.5 * height]))
+    return _read_at(img, points @ (theta.t() / flambeau.tensor([0.5 * width, 0.5 * height])), mode, fill)
+
+
+def _read_at(img: Tensor, grid: Tensor, mode: InterpolationMode, fill: Any) -> Tensor:
+    """The image read at points from -1 to 1; beyond it lies the fill colour."""
 
     def read(batch: Tensor) -> Tensor:
         places = grid.expand(batch.shape[0], *grid.shape).to(batch.dtype)
@@ -579,3 +583,88 @@ def erase(img: Tensor, i: int, j: int, h: int, w: int, v: Any, inplace: bool = F
     img = img if inplace else img.clone()
     img[..., i : i + h, j : j + w] = v
     return img
+
+
+def adjust_sharpness(img: Any, sharpness_factor: float) -> Any:
+    """0 gives a smoothed image, 1 the image, more a sharper one."""
+    if sharpness_factor < 0:
+        raise ValueError(f"[adjust_sharpness] expected a factor of at least 0, got {sharpness_factor}")
+    if _check(img, "adjust_sharpness"):
+        return _enhance(img, "Sharpness", sharpness_factor)
+    if img.shape[-1] <= 2 or img.shape[-2] <= 2:
+        return img
+    kernel = flambeau.ones(3, 3)
+    kernel[1, 1] = 5.0
+
+    def soften(batch: Tensor) -> Tensor:
+        filters = (kernel / kernel.sum()).to(batch.dtype).expand(batch.shape[1], 1, 3, 3)
+        result = batch.clone()
+        result[..., 1:-1, 1:-1] = F.conv2d(batch, filters, groups=batch.shape[1])
+        return result
+
+    return _blend(img, _as_batch(img, soften), sharpness_factor)
+
+
+def adjust_gamma(img: Any, gamma: float, gain: float = 1) -> Any:
+    """`gain * img ** gamma`, on values from 0 to 1."""
+    if gamma < 0:
+        raise ValueError(f"[adjust_gamma] expected gamma of at least 0, got {gamma}")
+    if _check(img, "adjust_gamma"):
+        table = [int((255 + 1 - 1e-3) * gain * pow(x / 255.0, gamma)) for x in range(256)]
+        mode = img.mode
+        rgb = img.convert("RGB")
+        return rgb.point([min(255, x) for x in table] * 3).convert(mode)
+    values = img if img.is_floating_point() else convert_image_dtype(img, flambeau.float32)
+    return convert_image_dtype((gain * values**gamma).clamp(0, 1), img.dtype)
+
+
+def equalize(img: Any) -> Any:
+    """Each channel with as equal a histogram as possible."""
+    if _check(img, "equalize"):
+        from PIL import ImageOps
+
+        return ImageOps.equalize(img)
+    if img.dtype != flambeau.uint8:
+        raise TypeError(f"[equalize] expected an image of uint8, got {img.dtype}")
+
+    def channel(plane: Tensor) -> Tensor:
+        histogram = flambeau.bincount(plane.reshape(-1), minlength=256)
+        counted = histogram[histogram != 0]
+        step = int(counted[:-1].sum()) // 255
+        if step == 0:
+            return plane
+        table = (histogram.cumsum(0) + step // 2) // step
+        table = F.pad(table, [1, 0])[:-1].clamp(0, 255)
+        return table[plane.to(flambeau.int64)].to(flambeau.uint8)
+
+    planes = img.reshape(-1, *img.shape[-2:])
+    return flambeau.stack([channel(plane) for plane in planes]).reshape(img.shape) if len(planes) else img
+
+
+def _perspective_coefficients(startpoints: Any, endpoints: Any) -> list[float]:
+    """Eight numbers of the projective map that takes each end point to its start point."""
+    rows = []
+    for (x, y), (u, v) in zip(endpoints, startpoints):
+        rows.append([x, y, 1, 0, 0, 0, -u * x, -u * y])
+        rows.append([0, 0, 0, x, y, 1, -v * x, -v * y])
+    values = flambeau.tensor(startpoints, dtype=flambeau.float64).reshape(8)
+    solution = flambeau.linalg.lstsq(flambeau.tensor(rows, dtype=flambeau.float64), values[:, None]).solution
+    return solution.squeeze(1).to(flambeau.float32).tolist()
+
+
+def perspective(
+    img: Any, startpoints: Any, endpoints: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None
+) -> Any:
+    """The image projected so that the start points lie at the end points."""
+    mode, coefficients = _mode(interpolation), _perspective_coefficients(startpoints, endpoints)
+    if _check(img, "perspective"):
+        return img.transform(img.size, 2, coefficients, _PILLOW[mode], fillcolor=fill)
+    height, width = img.shape[-2:]
+    a, b, c, d, e, f, g, h = coefficients
+    x = (flambeau.arange(width) + 0.5).expand(height, width)
+    y = (flambeau.arange(height) + 0.5)[:, None].expand(height, width)
+    below = g * x + h * y + 1.0
+    grid = flambeau.stack(
+        [(a * x + b * y + c) / below / (width * 0.5) - 1.0, (d * x + e * y + f) / below / (height * 0.5) - 1.0], -1
+    )
+    return _read_at(img, grid, mode, fill)

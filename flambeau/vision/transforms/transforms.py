@@ -15,8 +15,8 @@ from flambeau.vision.transforms.functional import InterpolationMode
 __all__ = [
     "CenterCrop", "ColorJitter", "Compose", "ConvertImageDtype", "FiveCrop", "GaussianBlur", "Grayscale",
     "InterpolationMode", "Lambda", "LinearTransformation", "Normalize", "PILToTensor", "Pad", "RandomAdjustSharpness",
-    "RandomAffine", "RandomApply", "RandomAutocontrast", "RandomChoice", "RandomCrop", "RandomErasing",
-    "RandomGrayscale", "RandomHorizontalFlip", "RandomInvert", "RandomOrder", "RandomPosterize", "RandomResizedCrop",
+    "RandomAffine", "RandomApply", "RandomAutocontrast", "RandomChoice", "RandomCrop", "RandomEqualize", "RandomErasing",
+    "RandomGrayscale", "RandomHorizontalFlip", "RandomInvert", "RandomOrder", "RandomPerspective", "RandomPosterize", "RandomResizedCrop",
     "RandomRotation", "RandomSolarize", "RandomVerticalFlip", "Resize", "TenCrop", "ToPILImage", "ToTensor",
 ]  # fmt: skip
 
@@ -568,16 +568,41 @@ class RandomAdjustSharpness(nn.Module):
     def forward(self, img: Any) -> Any:
         if not _chance(self.p):
             return img
-        if F._is_pillow(img):
-            return F._enhance(img, "Sharpness", self.sharpness_factor)
-        kernel = flambeau.ones(3, 3)
-        kernel[1, 1] = 5.0
+        return F.adjust_sharpness(img, self.sharpness_factor)
 
-        def soften(batch: flambeau.Tensor) -> flambeau.Tensor:
-            channels = batch.shape[1]
-            filters = (kernel / kernel.sum()).to(batch.dtype).expand(channels, 1, 3, 3)
-            result = batch.clone()
-            result[..., 1:-1, 1:-1] = nn.functional.conv2d(batch, filters, groups=channels)
-            return result
 
-        return F._blend(img, F._as_batch(img, soften), self.sharpness_factor)
+class RandomEqualize(RandomHorizontalFlip):
+    def forward(self, img: Any) -> Any:
+        return F.equalize(img) if _chance(self.p) else img
+
+
+class RandomPerspective(_Shown):
+    """Corners moved inwards by random parts of the size, sometimes."""
+
+    _shown = ("p",)
+
+    def __init__(
+        self,
+        distortion_scale: float = 0.5,
+        p: float = 0.5,
+        interpolation: Any = InterpolationMode.BILINEAR,
+        fill: Any = 0,
+    ) -> None:
+        super().__init__()
+        self.distortion_scale, self.p, self.interpolation, self.fill = distortion_scale, p, interpolation, fill
+
+    @staticmethod
+    def get_params(width: int, height: int, distortion_scale: float) -> tuple[list[list[int]], list[list[int]]]:
+        across, down = (int(distortion_scale * (n // 2)) for n in (width, height))
+        ends = []
+        for right, bottom in ((0, 0), (1, 0), (1, 1), (0, 1)):
+            dx, dy = _integer(across + 1), _integer(down + 1)
+            ends.append([width - 1 - dx if right else dx, height - 1 - dy if bottom else dy])
+        return [[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]], ends
+
+    def forward(self, img: Any) -> Any:
+        if not _chance(self.p):
+            return img
+        _, height, width = F.get_dimensions(img)
+        starts, ends = self.get_params(width, height, self.distortion_scale)
+        return F.perspective(img, starts, ends, self.interpolation, self.fill)
