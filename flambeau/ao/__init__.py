@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from flambeau._compat import absent
 
-__getattr__ = absent.names_of(__name__)
+_MODULES = ("nn", "quantization")
+_absent = absent.names_of(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    return import_module(f"{__name__}.{name}") if name in _MODULES else _absent(name)
