@@ -73,6 +73,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     from flambeau.backends import cuda
 
     cuda.matmul.allow_tf32 = precision != "highest"
+    _C._set_rounded_products(precision == "medium")  # to bfloat16, on processors that multiply it
     _state["precision"] = precision
 
 

@@ -8,7 +8,9 @@
 #include "core/parallel.h"
 #include "core/private_use.h"
 #include "core/scalar_range.h"
+#include "cpu/engine/capability.h"
 #include "cpu/engine/library.h"
+#include "cpu/gemm/gemm.h"
 #include "ops/promotion.h"
 #include "python/parse.h"
 
@@ -561,6 +563,17 @@ PyObject* set_threads(PyObject*, PyObject* o) {
   });
 }
 // What the pool has done so far, by name.
+PyObject* set_rounded_products(PyObject*, PyObject* on) {
+  const int truth = PyObject_IsTrue(on);
+  if (truth < 0) return nullptr;
+  cpu::set_rounded_products(truth != 0);
+  Py_RETURN_NONE;
+}
+
+PyObject* cpu_capability(PyObject*, PyObject*) {
+  return guarded([&]() -> PyObject* { return check(PyUnicode_FromString(cpu::capability_name())); });
+}
+
 PyObject* thread_counters(PyObject*, PyObject*) {
   return guarded([&]() -> PyObject* {
     const PoolCounters c = pool_counters();
@@ -670,6 +683,8 @@ PyMethodDef interop_functions[] = {
     {"get_num_threads", get_threads, METH_NOARGS, nullptr},
     {"set_num_threads", set_threads, METH_O, nullptr},
     {"_thread_counters", thread_counters, METH_NOARGS, nullptr},
+    {"_set_rounded_products", set_rounded_products, METH_O, nullptr},
+    {"_cpu_capability", cpu_capability, METH_NOARGS, nullptr},
     {"promote_types", promote_types, METH_VARARGS, nullptr},
     {"can_cast", reinterpret_cast<PyCFunction>(can_cast_), METH_VARARGS | METH_KEYWORDS, nullptr},
     {"_memory_stats", memory_stats, METH_NOARGS, nullptr},

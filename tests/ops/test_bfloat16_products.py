@@ -58,3 +58,29 @@ def test_values_that_are_not_finite_stay() -> None:
     a[3, 5], a[4, 6] = float("nan"), float("inf")
     result = fl.mm(a, b)
     assert result[3].isnan().all() and result[4].isinf().all() and result[:3].isfinite().all()
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 8, 9])
+@pytest.mark.parametrize(("n", "k"), [(33, 65), (70, 512), (5, 2000)])
+def test_few_rows_read_weights_where_they_lie(m: int, n: int, k: int) -> None:
+    x, weight, bias = (fl.randn(*size).bfloat16() for size in ((m, k), (n, k), (n,)))
+    expected = x.double() @ weight.double().t() + bias.double()
+    assert_near(fl.nn.functional.linear(x, weight, bias), expected, k)
+    assert_near(fl.mm(weight, x.t()), (x.double() @ weight.double().t()).t(), k)
+
+
+def test_medium_precision_rounds_operands() -> None:
+    a, b, bias = fl.randn(100, 200), fl.randn(200, 64), fl.randn(64)
+    exact = a.double() @ b.double()
+    rounded = a.bfloat16().double() @ b.bfloat16().double()
+    before = fl.get_float32_matmul_precision()
+    try:
+        fl.set_float32_matmul_precision("medium")
+        for first, second in itertools.product(LAYOUTS, LAYOUTS):
+            result = fl.mm(laid(a, first), laid(b, second))
+            wanted = rounded if fl._C._cpu_capability() in ("avx512_bf16", "amx") else exact
+            fl.testing.assert_close(result.double(), wanted, rtol=1e-4, atol=1e-3)
+        fl.testing.assert_close(fl.addmm(bias, a, b).double(), wanted + bias.double(), rtol=1e-4, atol=1e-3)
+    finally:
+        fl.set_float32_matmul_precision(before)
+    fl.testing.assert_close(fl.mm(a, b).double(), exact, rtol=1e-5, atol=1e-4)

@@ -46,10 +46,15 @@ void add_bias(Product<T, T, T> p) {
   }
 }
 
+constexpr int64_t kLeastRounded = 32;  // rows, columns and depth for which rounding operands pays
+
 template <class S, class T>
 void multiply_part(const Product<S, T, S>& p) {
   if constexpr (std::is_same_v<S, BFloat16>)
     if (const UnitSet* set = bfloat16_units()) return multiply_pairs(*set, p);
+  if constexpr (std::is_same_v<S, float>)
+    if (rounds_products() && std::min({p.m, p.n, p.k}) >= kLeastRounded)
+      if (const UnitSet* set = bfloat16_units()) return multiply_rounded(*set, p);
   // oneDNN reads a tall transposed A, as in gradients of weights, at two thirds of its usual speed.
   const bool turned = std::is_same_v<T, float> && p.a_row == 1 && p.a_col != 1 && p.c_col == 1 && p.m >= p.n;
   if constexpr (std::is_same_v<S, T>)  // at such sizes the libraries are ahead, even with a pass for the bias

@@ -7,19 +7,34 @@
 // operand already lies well and is read too few times for packing to pay.  C^T = B^T A^T is
 // computed instead when that side is cheaper.  Measured against the oneDNN matmul primitive this is
 // as fast or faster (three times so for bfloat16, which oneDNN emulates on most processors), and
-// no primitive has to be built for each shape.  Only large products of
-// float and double go to oneDNN's sgemm and OpenBLAS's dgemm.
-// Matrix-vector products, integers and complex types have simpler paths of their own.
+// no primitive has to be built for each shape.  Processors that multiply pairs of bfloat16 have kernels for
+// them.  Only large products of float and double go to oneDNN's sgemm and OpenBLAS's dgemm. Matrix-vector
+// products, integers and complex types have simpler paths of their own.
 //
 //   tiles*        the tile kernels          pack.h       conversion and packing
 //   product.h     one product, one thread   vector.h     matrix times vector
 //   floating.h    batches and threads       others.cpp   integers and complex numbers
+//   pairs.cpp     bfloat16 in pairs         bytes.cpp    8-bit integers (units.h)
 #include "cpu/gemm/gemm.h"
+
+#include <atomic>
 
 #include "cpu/gemm/paths.h"
 #include "cpu/gemm/vector_order.h"
 
 namespace fl::cpu {
+
+namespace {
+std::atomic<bool> rounded_products{false};
+}
+
+void set_rounded_products(bool on) {
+  rounded_products.store(on, std::memory_order_relaxed);
+}
+
+bool rounds_products() {
+  return rounded_products.load(std::memory_order_relaxed);
+}
 
 void gemm(const GemmArgs& g) {
   if (g.batch <= 0 || g.m <= 0 || g.n <= 0) return;

@@ -7,6 +7,8 @@
 namespace fl::cpu::products {
 namespace {
 
+#define FL_BFLOAT16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")))
+
 using Bits = uint16_t;
 
 const Bits* bits(const BFloat16* p) {
@@ -117,7 +119,97 @@ UnitDepth depth_of(const UnitSet& set, int64_t k) {
   return UnitDepth(set, k, depth_of_pairs(k));
 }
 
+// ---- few rows ----------------------------------------------------------------------------------
+
+constexpr int64_t kFewRows = 8;   // that read B where it lies
+constexpr int64_t kFewTiles = 4;  // the same beside AMX, whose tiles are so much quicker
+
+// Dots of ROWS rows of A with COLUMNS columns of B, all of them along k.
+template <int ROWS, int COLUMNS>
+FL_BFLOAT16 void dot_block(const Bits* a, int64_t a_row, const Bits* b, int64_t b_col, int64_t k, float* sums,
+                           int64_t sums_row) {
+  __m512 total[ROWS][COLUMNS];
+#pragma GCC unroll 8
+  for (int i = 0; i < ROWS; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < COLUMNS; ++j) total[i][j] = _mm512_setzero_ps();
+  for (int64_t p = 0; p < k; p += 32) {
+    const __mmask32 lanes = k - p >= 32 ? ~__mmask32(0) : __mmask32((1u << (k - p)) - 1);
+    __m512i columns[COLUMNS];
+#pragma GCC unroll 2
+    for (int j = 0; j < COLUMNS; ++j) columns[j] = _mm512_maskz_loadu_epi16(lanes, b + j * b_col + p);
+#pragma GCC unroll 8
+    for (int i = 0; i < ROWS; ++i) {
+      const auto row = (__m512bh)_mm512_maskz_loadu_epi16(lanes, a + i * a_row + p);
+#pragma GCC unroll 2
+      for (int j = 0; j < COLUMNS; ++j)
+        total[i][j] = _mm512_dpbf16_ps(total[i][j], row, (__m512bh)columns[j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < ROWS; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < COLUMNS; ++j) sums[i * sums_row + j] = _mm512_reduce_add_ps(total[i][j]);
+}
+
+using DotBlock = void (*)(const Bits*, int64_t, const Bits*, int64_t, int64_t, float*, int64_t);
+template <int COLUMNS>
+DotBlock dot_block_of(int64_t rows) {
+  constexpr DotBlock blocks[kFewRows] = {dot_block<1, COLUMNS>, dot_block<2, COLUMNS>, dot_block<3, COLUMNS>,
+                                         dot_block<4, COLUMNS>, dot_block<5, COLUMNS>, dot_block<6, COLUMNS>,
+                                         dot_block<7, COLUMNS>, dot_block<8, COLUMNS>};
+  return blocks[rows - 1];
+}
+
+// Whether packing B would cost more than the product.
+template <class D>
+bool is_few(const UnitSet& set, const Product<BFloat16, float, D>& p) {
+  return p.m <= (set.rows_only ? kFewTiles : kFewRows) && p.n > p.m && p.a_col == 1 && p.b_row == 1;
+}
+
+template <class D>
+void multiply_few(const Product<BFloat16, float, D>& p) {
+  constexpr int64_t width = kUnitWidth;
+  float sums[kFewRows * width];
+  const DotBlock two = dot_block_of<2>(p.m), one = dot_block_of<1>(p.m);
+  for (int64_t j0 = 0; j0 < p.n; j0 += width) {
+    const int64_t used = std::min(width, p.n - j0);
+    int64_t j = 0;
+    for (; j + 2 <= used; j += 2)
+      two(bits(p.a), p.a_row, bits(p.b) + (j0 + j) * p.b_col, p.b_col, p.k, sums + j, width);
+    if (j < used) one(bits(p.a), p.a_row, bits(p.b) + (j0 + j) * p.b_col, p.b_col, p.k, sums + j, width);
+    store_window(p, sums, width, 0, p.m, j0, used);
+  }
+}
+
+// ---- rounding ----------------------------------------------------------------------------------
+
+// A matrix of floats as bfloat16, lines of neighbours one after the other: along k, or across it.
+struct Rounded {
+  const BFloat16* data;
+  int64_t stride, k_stride;
+};
+
+Rounded rounded(const float* from, int64_t stride, int64_t k_stride, int64_t count, int64_t k, BFloat16* to) {
+  const bool across = stride == 1 && k_stride != 1;
+  const int64_t lines = across ? k : count, length = across ? count : k;
+  const int64_t line = across ? k_stride : stride, step = across ? 1 : k_stride;
+  for (int64_t i = 0; i < lines; ++i)
+    for (int64_t j = 0; j < length; ++j) to[i * length + j] = BFloat16(from[i * line + j * step]);
+  return across ? Rounded{to, 1, count} : Rounded{to, k, 1};
+}
+
 }  // namespace
+
+void multiply_rounded(const UnitSet& set, const Product<float, float, float>& p) {
+  static thread_local Workspace space;
+  auto* room = static_cast<BFloat16*>(space.get(size_t(p.m + p.n) * size_t(p.k) * sizeof(BFloat16)));
+  const Rounded a = rounded(p.a, p.a_row, p.a_col, p.m, p.k, room);
+  const Rounded b = rounded(p.b, p.b_col, p.b_row, p.n, p.k, room + p.m * p.k);
+  multiply_pairs(set, Product<BFloat16, float, float>{p.m, p.n, p.k, a.data, a.stride, a.k_stride, b.data,
+                                                      b.k_stride, b.stride, p.c, p.c_row, p.c_col, p.alpha,
+                                                      p.beta, p.bias, p.bias_row, p.bias_col, p.relu});
+}
 
 template <class D>
 void multiply_pairs(const UnitSet& set, Product<BFloat16, float, D> p) {
@@ -125,6 +217,8 @@ void multiply_pairs(const UnitSet& set, Product<BFloat16, float, D> p) {
     const auto t = p.transposed();
     if (pair_cost(t, set) < pair_cost(p, set)) p = t;
   }
+  if (is_few(set, p)) return multiply_few(p);
+  if (const auto t = p.transposed(); is_few(set, t)) return multiply_few(t);
   const UnitDepth depth = depth_of(set, p.k);
   const PairRows<D> rows(set, depth, p, p.m);
   const int64_t most = std::min(round_up(p.n, set.width), kPackedColumns);

@@ -14,6 +14,9 @@ namespace fl::cpu::products {
 template <class D>
 void multiply_pairs(const UnitSet& set, Product<BFloat16, float, D> p);
 
+// The same for operands of float, which are rounded to bfloat16 first.
+void multiply_rounded(const UnitSet& set, const Product<float, float, float>& p);
+
 // B as multiply_packed_pairs reads it, in 32-bit units.
 int64_t packed_pair_count(const UnitSet& set, int64_t k, int64_t n);
 void pack_pair_matrix(const UnitSet& set, int64_t k, int64_t n, const BFloat16* b, int64_t b_row,
