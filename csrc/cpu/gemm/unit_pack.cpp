@@ -1,5 +1,7 @@
-// Packing into units with AVX-512: see unit_pack.h.
+// Packing into units: see unit_pack.h.
 #include "cpu/gemm/unit_pack.h"
+
+#include <type_traits>
 
 namespace fl::cpu::products {
 namespace {
@@ -114,5 +116,82 @@ FL_AVX512 void pack_pairs(const uint16_t* from, int64_t stride, int64_t k_stride
     }
   }
 }
+
+// ---- integers ----------------------------------------------------------------------------------
+
+namespace {
+
+// A unit of up to four elements that lie `k_stride` apart.
+template <class E>
+FL_INLINE uint32_t unit_of(const int8_t* from, int64_t k_stride, int64_t elements) {
+  using Bits = std::make_unsigned_t<E>;
+  uint32_t unit = 0;
+  for (int64_t r = 0; r < elements; ++r) unit |= uint32_t(Bits(E(from[r * k_stride]))) << (8 * sizeof(E) * r);
+  return unit;
+}
+
+// One panel of columns that lie beside each other: rows are read along.
+template <class E>
+void pack_beside(const int8_t* from, int64_t k_stride, int64_t columns, int64_t k, uint32_t* to,
+                 int64_t width, int32_t* sums) {
+  constexpr int64_t each = 4 / sizeof(E);
+  for (int64_t p = 0; p < k; p += each) {
+    uint32_t* units = to + p / each * width;
+    const int8_t* row = from + p * k_stride;
+    if (p + each <= k) {
+      for (int64_t j = 0; j < columns; ++j) units[j] = unit_of<E>(row + j, k_stride, each);
+    } else {
+      for (int64_t j = 0; j < columns; ++j) units[j] = unit_of<E>(row + j, k_stride, k - p);
+    }
+    for (int64_t r = 0; r < std::min(each, k - p); ++r)
+      for (int64_t j = 0; j < columns; ++j) sums[j] += row[r * k_stride + j];
+  }
+}
+
+// One panel of columns that lie apart.
+template <class E>
+void pack_apart(const int8_t* from, int64_t stride, int64_t k_stride, int64_t columns, int64_t k,
+                uint32_t* to, int64_t width, int32_t* sums) {
+  constexpr int64_t each = 4 / sizeof(E);
+  const bool moves =
+      sizeof(E) == 1 && k_stride == 1 && isa() == Isa::Avx512;  // units lie in memory as they should
+  const int64_t moved = moves ? k / each : 0;
+  if (moves) transpose_units(reinterpret_cast<const char*>(from), stride, columns, moved, to, width);
+  for (int64_t j = 0; j < columns; ++j) {
+    const int8_t* column = from + j * stride;
+    for (int64_t p = moved * each; p < k; p += each)
+      to[p / each * width + j] = unit_of<E>(column + p * k_stride, k_stride, std::min(each, k - p));
+    int32_t sum = 0;
+    if (k_stride == 1)
+      for (int64_t p = 0; p < k; ++p) sum += column[p];
+    else
+      for (int64_t p = 0; p < k; ++p) sum += column[p * k_stride];
+    sums[j] = sum;
+  }
+}
+
+}  // namespace
+
+template <class E>
+void pack_integers(const int8_t* from, int64_t stride, int64_t k_stride, int64_t count,
+                   const UnitDepth& depth, uint32_t* to, int64_t width, int32_t* sums, int64_t begin,
+                   int64_t end) {
+  constexpr int64_t each = 4 / sizeof(E);
+  for (int64_t q = begin; q < end; ++q) {
+    uint32_t* panel = to + q * depth.units * width;
+    const int64_t columns = std::min(width, count - q * width);
+    const int8_t* source = from + q * width * stride;
+    std::fill_n(sums + q * width, width, 0);
+    if (stride == 1)
+      pack_beside<E>(source, k_stride, columns, depth.k, panel, width, sums + q * width);
+    else
+      pack_apart<E>(source, stride, k_stride, columns, depth.k, panel, width, sums + q * width);
+    fill_rest(panel, width, columns, divide_up(depth.k, each), depth.units);
+  }
+}
+template void pack_integers<int8_t>(const int8_t*, int64_t, int64_t, int64_t, const UnitDepth&, uint32_t*,
+                                    int64_t, int32_t*, int64_t, int64_t);
+template void pack_integers<int16_t>(const int8_t*, int64_t, int64_t, int64_t, const UnitDepth&, uint32_t*,
+                                     int64_t, int32_t*, int64_t, int64_t);
 
 }  // namespace fl::cpu::products

@@ -61,29 +61,11 @@ inline void pack_pair_rows(const uint16_t* from, int64_t stride, int64_t k_strid
 
 // ---- integers ----------------------------------------------------------------------------------
 
-// Packs panels [begin, end) of signed bytes with `count` columns, in bytes or widened to 16 bits, and adds up
-// columns.
+// Packs panels [begin, end) of signed bytes with `count` columns, in bytes (E is int8_t) or widened to 16
+// bits (int16_t), and adds up columns.
 template <class E>
 void pack_integers(const int8_t* from, int64_t stride, int64_t k_stride, int64_t count,
                    const UnitDepth& depth, uint32_t* to, int64_t width, int32_t* sums, int64_t begin,
-                   int64_t end) {
-  constexpr int64_t each = 4 / sizeof(E);
-  for (int64_t q = begin; q < end; ++q) {
-    E* panel = reinterpret_cast<E*>(to + q * depth.units * width);
-    std::memset(panel, 0, size_t(depth.units * width) * 4);
-    const int64_t used = std::min(width, count - q * width);
-    for (int64_t j = 0; j < used; ++j) {
-      const int8_t* column = from + (q * width + j) * stride;
-      int32_t sum = 0;
-      for (int64_t p = 0; p < depth.k; ++p) {
-        const int8_t x = column[p * k_stride];
-        panel[(p / each * width + j) * each + p % each] = E(x);
-        sum += x;
-      }
-      sums[q * width + j] = sum;
-    }
-    for (int64_t j = used; j < width; ++j) sums[q * width + j] = 0;
-  }
-}
+                   int64_t end);
 
 }  // namespace fl::cpu::products
