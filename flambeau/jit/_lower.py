@@ -12,7 +12,7 @@ import keyword
 import linecache
 from typing import Any
 
-from flambeau.jit import _builtins, _values
+from flambeau.jit import _builtins, _tasks, _values
 from flambeau.jit import _types as T
 from flambeau.jit._ir import Block, Graph, Node, Value
 from flambeau.jit._schemas import NO_DEFAULT, Signature
@@ -393,7 +393,7 @@ class Lowering:
         self.line(depth, f"def {name}():", None)
         self.block(block, depth + 1)
         self.line(depth + 1, f"return {self._results(block)}", None)
-        self.line(depth, f"{self.of(node._outputs[0])} = {self.bind(_forked, 'fork')}({name})", node)
+        self.line(depth, f"{self.of(node._outputs[0])} = {self.bind(_tasks.forked, 'fork')}({name})", node)
 
 
 # ---------------------------------------------------------------------------------------------- run-time helpers
@@ -438,12 +438,6 @@ def _module_at(container: Any, index: Any) -> Any:
     if not -len(modules) <= index < len(modules):
         raise IndexError("list index out of range")
     return modules[index]
-
-
-def _forked(function: Any) -> Any:
-    from flambeau.jit import fork
-
-    return fork(function)
 
 
 def _unpack_list(items: Any, count: int) -> Any:

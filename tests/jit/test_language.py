@@ -232,3 +232,43 @@ def test_operators_of_a_number_and_a_tensor():
     x = torch.tensor([0.5, 2.0, 3.0])
     assert torch.allclose(scripted(x), number_first(x))
     assert "torch.mul(x, 2)" in scripted.code and "torch.gt(x, 2)" in scripted.code
+
+
+def test_forks_run_at_the_same_time():
+    """Two tasks that wait for each other end only if both run."""
+    import threading
+
+    barrier = threading.Barrier(2, timeout=30)
+
+    @torch.jit.ignore
+    def meet(x: Tensor) -> Tensor:
+        barrier.wait()
+        return x + 1
+
+    def task(x: Tensor) -> Tensor:
+        return meet(x) * 2
+
+    def both(x: Tensor) -> Tensor:
+        first = torch.jit.fork(task, x)
+        second = torch.jit.fork(task, x)
+        return torch.jit.wait(first) + torch.jit.wait(second)
+
+    with torch.no_grad():
+        result = torch.jit.script(both)(torch.ones(2, requires_grad=True))
+    assert result.tolist() == [8, 8]
+    assert not result.requires_grad
+
+
+def test_errors_of_forks_are_raised_where_they_are_waited_for():
+    def fails(x: Tensor) -> Tensor:
+        if x.size(0) == 2:
+            raise ValueError("two rows")
+        return x
+
+    def waits(x: Tensor) -> Tensor:
+        return torch.jit.wait(torch.jit.fork(fails, x))
+
+    program = torch.jit.script(waits)
+    assert program(torch.ones(3)).shape == (3,)
+    with pytest.raises(torch.jit.Error, match="two rows"):
+        program(torch.ones(2))
