@@ -56,11 +56,21 @@ class Linker {
     } else if (const Class* type = program_.find_class(before_last_dot(text));
                type && type->kind == Class::Kind::Enum) {
       value = enum_member(*type, after_last_dot(text));
+    } else if (const std::string_view member = before_last_dot(text); is_member(member)) {
+      value =
+          get_attribute(enum_member(*program_.find_class(before_last_dot(member)), after_last_dot(member)),
+                        after_last_dot(text));
     } else {
       return;  // the name of a type, or an error when it is evaluated
     }
     t.op = Op::Constant;
     t.constant = std::move(value);
+  }
+
+  // Whether a path names a member of an enumeration.
+  bool is_member(std::string_view path) const {
+    const Class* type = program_.find_class(before_last_dot(path));
+    return type && type->kind == Class::Kind::Enum;
   }
 
   // Drops the callee of a call; its arguments are linked.
@@ -113,6 +123,8 @@ class Linker {
       arguments(t, Op::Attribute);
     } else if (name == "fork" && count > 0) {
       arguments(t, Op::Fork);
+    } else if (name == "ops.prim.ModuleContainerIndex" && count == 2) {
+      arguments(t, Op::Subscript);
     } else if (name == "print") {
       arguments(t, Op::Print);
     } else {
@@ -125,6 +137,12 @@ class Linker {
     if (const Function* f = program_.find_function(name)) {
       arguments(t, Op::Function);
       t.function = f;
+      return;
+    }
+    const Class* owner = program_.find_class(before_last_dot(name));
+    if (const Function* method = owner ? owner->method(after_last_dot(name)) : nullptr) {  // a hook
+      arguments(t, Op::Function);
+      t.function = method;
       return;
     }
     const bool creates = after_last_dot(name) == "__new__";

@@ -134,7 +134,7 @@ class Runner(Interpreter):
             self._graph(name, branch, operands, _places(read, operands))
             for name, branch, read in (("true_graph_", first, own), ("false_graph_", second, other))
         ]
-        results = tuple(first(*own))
+        results = self._results(graphs[0], first, own)
         return self._node("cond", (self.record.argument(pred), *graphs, operands), results)
 
     def _loop(self, condition: Any, body: Any, carried: Any, first: Any, second: Any) -> tuple[Any, ...]:
@@ -150,7 +150,7 @@ class Runner(Interpreter):
                 ("while_loop_body_graph_", body, second),
             )
         ]
-        results = tuple(body(*carried, *second))
+        results = self._results(graphs[1], body, [*carried, *second])
         return self._node("while_loop", (*graphs, list(carried), additional), results)
 
     def _map(self, body: Any, mapped: Any, others: Any) -> tuple[Any, ...]:
@@ -172,6 +172,14 @@ class Runner(Interpreter):
         if target.__name__ == "map_impl":
             return self._map(args[0], args[1], args[2])
         raise NotImplementedError(f"[export] expected cond, while_loop or map, got {target.__name__}")
+
+    def _results(self, recorded: Node, branch: Any, operands: Any) -> tuple[Any, ...]:
+        """What a branch returns for these fakes. One with branches of its own is not run again: its graph knows."""
+        if not any(_has_graphs(n.target) for n in branch.graph.nodes if n.op == "call_function"):
+            return tuple(branch(*operands))
+        graph = getattr(self.record.tracer.root, str(recorded.target)).graph
+        (output,) = (n for n in graph.nodes if n.op == "output")
+        return tuple(n.meta["val"] if isinstance(n, Node) else n for n in output.args[0])
 
     def _graph(self, name: str, branch: Any, operands: Any, read: list[int]) -> Node:
         """The graph of a branch over these operands, of which it reads some, as an attribute of the program."""
@@ -201,6 +209,10 @@ class Runner(Interpreter):
         made = self.record.tracer.create_node("call_function", higher_order(name), shown, {}, name)
         self.record.track(results, made)
         return results
+
+
+def _has_graphs(target: Any) -> bool:
+    return any(hasattr(target, name) for name in ("_branches", "_loop", "_map", "is_higher_order"))
 
 
 def _distinct(*lists: Any) -> list[Any]:

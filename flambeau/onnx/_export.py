@@ -170,15 +170,15 @@ def _captured(
 
 
 def _written_in_python(model: Any) -> Any:
-    """The module that a scripted one was made from: the two share their parameters."""
+    """The module that a scripted one was made from: the two share their parameters. Where there is none, or where the script branches on tensors or loops, a module made
+    from its graph."""
     if not isinstance(model, fl.nn.Module) or not any(cls.__name__ == "ScriptModule" for cls in type(model).__mro__):
         return model
+    from flambeau.onnx import _script
+
     original = vars(model).get("_script_original")
-    if not isinstance(original, fl.nn.Module):
-        raise OnnxExporterError(
-            "[onnx.export] expected a module written in Python, got a traced one or one that was read from an archive; export "
-            "the module that it was made from"
-        )
+    if not isinstance(original, fl.nn.Module) or _script.has_control_flow(model.inlined_graph):
+        return _script.as_module(model)
     return original
 
 
