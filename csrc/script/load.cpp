@@ -1,4 +1,6 @@
 // Archives of TorchScript: code, constants and the object they belong to.
+#include <cstdlib>
+
 #include "definitions/object.h"
 #include "script/program.h"
 
@@ -6,6 +8,7 @@ namespace fl::script {
 namespace {
 
 const std::string kCode = "code/", kEnding = ".py";
+constexpr int64_t kNewest = 10;
 
 // __torch__/torch/nn/modules/linear.py -> __torch__.torch.nn.modules.linear
 std::string module_of(std::string_view path) {
@@ -28,6 +31,12 @@ Object load(std::shared_ptr<const runtime::Bytes> bytes) {
   FL_CHECK(!order || std::string_view(order->data, order->size) == "little",
            "[jit.load] expected an archive of a little-endian machine, got another one");
   auto program = std::make_shared<Program>();
+  const runtime::Archive::Member* version = archive.find("version");
+  if (!version) version = archive.find(".data/version");
+  FL_CHECK(version != nullptr, "[jit.load] expected an archive with a version, got one without");
+  program->version = std::strtoll(std::string(version->data, version->size).c_str(), nullptr, 10);
+  FL_CHECK(program->version >= 1 && program->version <= kNewest,
+           "[jit.load] expected an archive of version 1 to ", kNewest, ", got ", program->version);
   bool any = false;
   for (const auto& [path, member] : archive.members()) {
     if (path.rfind(kCode, 0) != 0 || !ends_with(path, kEnding)) continue;

@@ -132,6 +132,7 @@ const Rows& number_rows() {
       {"sub", {arithmetic<kSub>}},
       {"mul", {multiply}},
       {"div", {arithmetic<kDiv>}},
+      {"div_0_3", {arithmetic<kDiv>}},
       {"floordiv", {arithmetic<kFloorDiv>}},
       {"remainder", {arithmetic<kMod>}},
       {"pow", {power}},

@@ -98,7 +98,8 @@ class Linker {
     const std::string name = callee.text;
     if (special(t, name)) return;
     if (name.rfind("__torch__.", 0) == 0) return own(t, name);
-    const Callee* found = operator_named(name);
+    const Callee* found = changed(name, t.children.size() - 1);
+    if (!found) found = operator_named(name);
     t.text = name;
     arguments(t, Op::Operator);
     t.callee = found;
@@ -151,6 +152,24 @@ class Linker {
     t.type = type;
     if (creates) t.children.resize(1);
     arguments(t, creates ? Op::New : Op::Construct);
+  }
+
+  // Operators that meant something else up to a version of the format, called with two arguments.
+  const Callee* changed(const std::string& name, size_t arguments) const {
+    struct Row {
+      const char* name;
+      int64_t last;
+      const char* old;
+    };
+    static constexpr Row rows[] = {{"torch.div", 3, "div_0_3"},
+                                   {"torch.div_", 3, "div__0_3"},
+                                   {"torch.full", 4, "full_0_4"},
+                                   {"torch.linspace", 7, "linspace_0_7"},
+                                   {"torch.logspace", 8, "logspace_0_8"}};
+    for (const Row& row : rows)
+      if (name == row.name && program_.version <= row.last && arguments == 2)
+        return find_callee("aten", row.old);
+    return nullptr;
   }
 
   static const Callee* operator_named(const std::string& name) {

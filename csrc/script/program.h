@@ -13,7 +13,8 @@ namespace fl::script {
 struct Program {
   std::map<std::string, std::unique_ptr<Class>, std::less<>> classes;
   std::map<std::string, std::unique_ptr<Function>, std::less<>> functions;
-  Objects constants;  // CONSTANTS.c0, ...
+  Objects constants;     // CONSTANTS.c0, ...
+  int64_t version = 10;  // of the format: operators have the meaning they had then
 
   const Class* find_class(std::string_view name) const;
   const Function* find_function(std::string_view name) const;

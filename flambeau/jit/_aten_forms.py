@@ -453,6 +453,40 @@ def aten_mH(x: Any) -> Any:
     return x.mH
 
 
+# ---------------------------------------------------------------------------------------------- meanings of old archives
+
+
+def _divided(x: Any, other: Any) -> Any:
+    """Division of integers was that of C."""
+    fractions = isinstance(other, float) or (isinstance(other, flambeau.Tensor) and not _is_integral(other))
+    return flambeau.div(x, other) if fractions or not _is_integral(x) else flambeau.div(x, other, rounding_mode="trunc")
+
+
+def _is_integral(x: Any) -> bool:
+    return not (x.is_floating_point() or x.is_complex())
+
+
+def aten_div_0_3(x: Any, other: Any) -> Any:
+    return _divided(x, other)
+
+
+def aten_div__0_3(x: Any, other: Any) -> Any:
+    return x.copy_(_divided(x, other))
+
+
+def aten_full_0_4(size: Any, value: Any) -> Any:
+    """Integers filled a tensor of floats."""
+    return flambeau.full(size, float(value))
+
+
+def aten_linspace_0_7(start: Any, end: Any) -> Any:
+    return flambeau.linspace(start, end, 100)
+
+
+def aten_logspace_0_8(start: Any, end: Any) -> Any:
+    return flambeau.logspace(start, end, 100)
+
+
 FORMS: dict[str, Callable[..., Any]] = {
     name[5:]: function for name, function in globals().items() if name.startswith("aten_")
 }

@@ -34,7 +34,7 @@ producer_name = "pytorch"
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("operators", "utils"):
+    if name in ("operators", "ops", "utils"):
         import importlib
 
         return importlib.import_module(f"flambeau.onnx.{name}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -60,7 +61,7 @@ def translated(program: ExportedProgram, opset: int, table: Table | None = None)
     """The model of a program."""
     from flambeau.onnx._legacy import registered_symbolics
 
-    custom = registered_symbolics() | _by_full_name(table or {})
+    custom = _symbolic_operators() | registered_symbolics() | _by_full_name(table or {})
     kind = type("Translatable", (Translatable,), {"custom": frozenset(custom)})
     flat = decomposed(program, None, record_type=kind)
     model = Model(Graph("main_graph"), opset)
@@ -68,6 +69,12 @@ def translated(program: ExportedProgram, opset: int, table: Table | None = None)
     walk.run()
     _remove_unused(model.graph)
     return model
+
+
+def _symbolic_operators() -> dict[str, Callable[..., Any]]:
+    """Translations of `onnx.ops.symbolic`, where a program has imported it."""
+    ops = sys.modules.get("flambeau.onnx.ops")
+    return {} if ops is None else ops.translations()
 
 
 def _by_full_name(table: Table) -> dict[str, Callable[..., Any]]:

@@ -133,3 +133,31 @@ def test_whole_modules_hold_functions_of_the_library(tmp_path):
     fl.save(model, tmp_path / "whole.pt")
     loaded = fl.load(tmp_path / "whole.pt", weights_only=False)
     assert loaded.act is nn.functional.relu and fl.equal(loaded(X), model(X))
+
+
+class Dividing(nn.Module):
+    def forward(self, x, y):
+        return x / y, x / 2, fl.full([2], 3), x.size(0) / 2
+
+
+@pytest.mark.parametrize(("version", "integers"), [(b"3\n", True), (b"4\n", False)])
+def test_operators_mean_what_they_did_when_the_archive_was_written(version, integers):
+    content = io.BytesIO()
+    fl.jit.save(fl.jit.script(Dividing()), content)
+    old = io.BytesIO()
+    with zipfile.ZipFile(content) as source, zipfile.ZipFile(old, "w") as target:
+        for name in source.namelist():
+            data = version if name.endswith("/version") else source.read(name)
+            target.writestr(name, data)
+    old.seek(0)
+    loaded = fl.jit.load(old)
+    tensors, number, filled, plain = loaded(fl.tensor([7, -7]), fl.tensor([2, 2]))
+    expected = [3, -3] if integers else [3.5, -3.5]
+    assert tensors.tolist() == number.tolist() == expected
+    assert filled.dtype == fl.float32
+    assert plain == 1.0
+    assert loaded(fl.tensor([7.0]), fl.tensor([2.0]))[0].tolist() == [3.5]
+    again = io.BytesIO()
+    fl.jit.save(loaded, again)
+    again.seek(0)
+    assert fl.jit.load(again)(fl.tensor([7, -7]), fl.tensor([2, 2]))[0].tolist() == expected

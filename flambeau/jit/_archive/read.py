@@ -55,13 +55,51 @@ _BUILTINS = (
 )
 
 
+# Operators that changed: the last version with the old meaning, the function that has it, and how many arguments calls of it have.
+_CHANGED = {
+    "div": (3, "div_0_3", (2,)),
+    "div_": (3, "div__0_3", (2,)),
+    "full": (4, "full_0_4", (2,)),
+    "linspace": (7, "linspace_0_7", (2,)),
+    "logspace": (8, "logspace_0_8", (2,)),
+}
+
+
 class _Torch(Sugared):
-    """`torch` in archives: every name is an operator."""
+    """`torch` in archives: every name is an operator, in the meaning of the archive's version."""
 
     what = "torch"
 
+    def __init__(self, version: int) -> None:
+        self.version = version
+
     def attr(self, e: Any, name: str, node: Any) -> Any:
-        return Builtin(f"aten::{name}")
+        last, function, counts = _CHANGED.get(name, (0, "", ()))
+        return _Changed(name, function, counts) if self.version <= last else Builtin(f"aten::{name}")
+
+
+class _Changed(Sugared):
+    """An operator that meant something else when the archive was written."""
+
+    what = "builtin operator"
+
+    def __init__(self, name: str, function: str, counts: tuple[int, ...]) -> None:
+        self.name, self.function, self.counts = name, function, counts
+
+    def call(self, e: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
+        from flambeau.jit._library import library_function
+
+        values = [e.as_value(a, node) for a in args]
+        given = {k for k, v in kwargs.items() if e.as_value(v, node).type() != T.NONE}
+        on_numbers = self.name.startswith("div") and not any(isinstance(v.type(), T.TensorType) for v in values)
+        if len(values) not in self.counts or given & {"dtype", "rounding_mode"} or on_numbers:
+            return Builtin(f"aten::{self.name}").call(e, args, kwargs, node)
+        if self.name.startswith("div") and not isinstance(values[1].type(), T.TensorType):
+            values[1] = e.operator("prim::NumToTensor", [values[1]], node)
+        elif not self.name.startswith("div"):
+            values = [e.operator("aten::Float", [v], node) if v.type() == T.INT else v for v in values]
+        made = library_function(f"upgraders.{self.function}")
+        return FunctionRef([getattr(made, "function", made)]).call(e, values, {}, node)
 
 
 class _Constants(Sugared):
@@ -90,8 +128,8 @@ class _Path(Sugared):
 class CodeReader:
     """The definitions of an archive by qualified name, and the resolver of names in its functions."""
 
-    def __init__(self, read: Any, names: list[str]) -> None:
-        self.read = read
+    def __init__(self, read: Any, names: list[str], version: int = 10) -> None:
+        self.read, self.version = read, version
         self.available = {n for n in names if n.startswith("code/") and n.endswith(".py")}
         self.definitions: dict[str, tuple[Any, Source]] = {}
         self.loaded: set[str] = set()
@@ -295,7 +333,7 @@ class CodeReader:
 
     def resolve(self, e: Any, name: str, node: Any) -> Any:
         if name == "torch":
-            return _Torch()
+            return _Torch(self.version)
         if name == "ops":
             return OpNamespace(None)
         if name == "CONSTANTS":
@@ -361,9 +399,9 @@ def _read(reader: Any, map_location: Any, extra: dict[str, Any] | None) -> Any:
     if "constants.pkl" not in reader or "data.pkl" not in reader:
         what = "a checkpoint; torch.load reads those" if "data.pkl" in reader else "an archive without data.pkl"
         raise RuntimeError(f"[jit.load] expected an archive of jit.save, got {what}")
-    _check_version(reader)
+    version = _version(reader)
     loader = serialization._Loader(reader, None, map_location)
-    code = CodeReader(reader.read, reader.names())
+    code = CodeReader(reader.read, reader.names(), version)
     constants = _Prefixed(reader, map_location)
     try:
         table = unpickle(reader.read("constants.pkl"), constants.storage, code)
@@ -390,11 +428,12 @@ def _read(reader: Any, map_location: Any, extra: dict[str, Any] | None) -> Any:
     return made
 
 
-def _check_version(reader: Any) -> None:
+def _version(reader: Any) -> int:
     name = "version" if "version" in reader else ".data/version"
     text = reader.read(name).strip() if name in reader else b""
     if not text.isdigit() or not 1 <= int(text) <= 10:
         raise RuntimeError(f"[jit.load] expected an archive of version 1 to 10, got {text[:20]!r}")
+    return int(text)
 
 
 class _Prefixed:

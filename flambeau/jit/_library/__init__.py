@@ -28,6 +28,11 @@ def library_function(key: str) -> Any:
 
         found = getattr(module, name) if name in module.__all__ else None
         prefix = "__torch__.torch.functional"
+    elif space == "upgraders":
+        from flambeau.jit._library import upgraders
+
+        found = getattr(upgraders, name) if name in upgraders.__all__ else None
+        prefix = "__torch__.torch.jit.upgraders"
     else:
         return None
     if found is None:
