@@ -8,7 +8,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor, library
-from flambeau.compiler import assume_constant_result
+from flambeau._dynamo import assume_constant_result
 
 __all__ = ["attention", "rotary_embedding", "symbolic", "symbolic_multi_out"]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 from typing import Any
 
 from flambeau import serialization
@@ -55,14 +56,13 @@ _BUILTINS = (
 )
 
 
-# Operators that changed: the last version with the old meaning, the function that has it, and how many arguments calls of it have.
-_CHANGED = {
-    "div": (3, "div_0_3", (2,)),
-    "div_": (3, "div__0_3", (2,)),
-    "full": (4, "full_0_4", (2,)),
-    "linspace": (7, "linspace_0_7", (2,)),
-    "logspace": (8, "logspace_0_8", (2,)),
-}
+@functools.cache
+def _changed() -> dict[str, tuple[int, str]]:
+    """Operators that changed: the last version with the old meaning, and the function that has it."""
+    from flambeau.jit._library import upgraders
+
+    parts = [(function, function.rpartition("_0_")) for function in upgraders.__all__]
+    return {name: (int(last), function) for function, (name, _, last) in parts}
 
 
 class _Torch(Sugared):
@@ -74,8 +74,8 @@ class _Torch(Sugared):
         self.version = version
 
     def attr(self, e: Any, name: str, node: Any) -> Any:
-        last, function, counts = _CHANGED.get(name, (0, "", ()))
-        return _Changed(name, function, counts) if self.version <= last else Builtin(f"aten::{name}")
+        last, function = _changed().get(name, (0, ""))
+        return _Changed(name, function) if self.version <= last else Builtin(f"aten::{name}")
 
 
 class _Changed(Sugared):
@@ -83,8 +83,8 @@ class _Changed(Sugared):
 
     what = "builtin operator"
 
-    def __init__(self, name: str, function: str, counts: tuple[int, ...]) -> None:
-        self.name, self.function, self.counts = name, function, counts
+    def __init__(self, name: str, function: str) -> None:
+        self.name, self.function = name, function
 
     def call(self, e: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
         from flambeau.jit._library import library_function
@@ -92,7 +92,7 @@ class _Changed(Sugared):
         values = [e.as_value(a, node) for a in args]
         given = {k for k, v in kwargs.items() if e.as_value(v, node).type() != T.NONE}
         on_numbers = self.name.startswith("div") and not any(isinstance(v.type(), T.TensorType) for v in values)
-        if len(values) not in self.counts or given & {"dtype", "rounding_mode"} or on_numbers:
+        if len(values) != 2 or given & {"dtype", "rounding_mode"} or on_numbers:
             return Builtin(f"aten::{self.name}").call(e, args, kwargs, node)
         if self.name.startswith("div") and not isinstance(values[1].type(), T.TensorType):
             values[1] = e.operator("prim::NumToTensor", [values[1]], node)
