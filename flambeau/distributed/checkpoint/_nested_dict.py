@@ -52,8 +52,19 @@ def set_element(root: Any, path: Path, value: Any) -> None:
     place[path[-1]] = value
 
 
+def _with_lists(value: Any) -> Any:
+    """Dicts that stand for lists, by their keys 0, 1, …, as lists."""
+    if not isinstance(value, dict):
+        return value
+    entries = {key: _with_lists(one) for key, one in value.items()}
+    numbered = (
+        bool(entries) and all(isinstance(key, int) for key in entries) and sorted(entries) == [*range(len(entries))]
+    )
+    return [entries[i] for i in range(len(entries))] if numbered else entries
+
+
 def unflatten_state_dict(flat: dict[str, Any], paths: dict[str, Path]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for name, value in flat.items():
         set_element(nested, paths.get(name, (name,)), value)
-    return nested
+    return {key: _with_lists(value) for key, value in nested.items()}

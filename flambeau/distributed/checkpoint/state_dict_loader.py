@@ -55,6 +55,37 @@ def _load(values: dict[str, Any], reader: Any, planner: Any, group: Any) -> None
     _everywhere(group, "read", read)
 
 
+def _load_state_dict_from_keys(
+    keys: set[str] | str | None = None,
+    *,
+    checkpoint_id: Any = None,
+    storage_reader: Any = None,
+    process_group: Any = None,
+) -> dict[str, Any]:
+    """What a checkpoint holds under some keys, or all of it: whole tensors, in dicts and lists as they were saved."""
+    import flambeau
+    from flambeau.distributed.checkpoint._nested_dict import unflatten_state_dict
+    from flambeau.distributed.checkpoint.metadata import TensorStorageMetadata
+
+    reader = storage_reader or FileSystemReader(checkpoint_id)
+    metadata = reader.read_metadata()
+    wanted = {keys} if isinstance(keys, str) else keys
+    chosen = {
+        name: entry
+        for name, entry in metadata.state_dict_metadata.items()
+        if wanted is None or name in wanted or any(name.startswith(f"{key}.") for key in wanted)
+    }
+    flat: dict[str, Any] = {
+        name: flambeau.empty(entry.size, dtype=entry.properties.dtype)
+        if isinstance(entry, TensorStorageMetadata)
+        else None
+        for name, entry in chosen.items()
+    }
+    _load(flat, reader, DefaultLoadPlanner(flatten_state_dict=False), _group(process_group, False))
+    paths = metadata.planner_data or {}
+    return unflatten_state_dict(flat, {name: paths.get(name, (name,)) for name in flat})
+
+
 def load_state_dict(
     state_dict: dict[str, Any],
     storage_reader: Any,

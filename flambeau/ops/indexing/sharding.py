@@ -5,6 +5,10 @@ from __future__ import annotations
 from flambeau.ops.rules import sharding
 from flambeau.ops.sharding import Call, Decision, Shard, along
 
+sharding("sort", "sort.stable", "topk", "argsort", "argsort.stable")(
+    along(lambda call: [call.arguments.get("dim", -1)])
+)
+
 sharding("gather")(along(lambda call: range(call.tensors[0].dim()) if _uneven(call) else [call.arguments["dim"]]))
 
 

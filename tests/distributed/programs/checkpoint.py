@@ -80,5 +80,11 @@ dcp.save({"model": {"b": torch.full((4,), 9.0)}}, checkpoint_id=path)
 into = {"model": {"b": torch.zeros(4)}}
 dcp.load(into, checkpoint_id=path)
 assert into["model"]["b"].tolist() == [9.0] * 4
+from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys  # noqa: E402
+
+dcp.save({"a": {"b": torch.arange(3.0), "c": [1, torch.ones(2)]}, "n": 5}, checkpoint_id=path)
+everything = _load_state_dict_from_keys(checkpoint_id=path)
+assert everything["n"] == 5 and everything["a"]["c"][0] == 1 and everything["a"]["c"][1].tolist() == [1, 1]
+assert _load_state_dict_from_keys({"a.b"}, checkpoint_id=path)["a"]["b"].tolist() == [0, 1, 2]
 dist.barrier()
 dist.destroy_process_group()

@@ -98,5 +98,22 @@ opt.step()
 ropt.step()
 for (n, a), b in zip(dn.named_parameters(), ref.named_parameters()):
     assert torch.allclose(a.full_tensor(), b[1], atol=1e-4), n
+
+# Images are divided; gradients of the weight are sums over them.
+images, weight, bias = torch.randn(2 * size, 3, 6, 6), torch.randn(4, 3, 3, 3), torch.randn(4)
+plain = [one.clone().requires_grad_() for one in (images, weight, bias)]
+torch.nn.functional.conv2d(*plain, padding=1).square().sum().backward()
+placed = [
+    distribute_tensor(one, mesh, [placement]).requires_grad_()
+    for one, placement in zip((images, weight, bias), (Shard(0), Replicate(), Replicate()))
+]
+out = torch.nn.functional.conv2d(*placed, padding=1)
+assert out.placements == (Shard(0),), out.placements
+out.square().sum().backward()
+for a, b in zip(placed, plain):
+    assert torch.allclose(a.grad.full_tensor(), b.grad, atol=1e-3, rtol=1e-4)
+rows = torch.randn(2 * size, 5)
+ordered, indices = distribute_tensor(rows, mesh, [Shard(0)]).sort(1)
+assert ordered.placements == (Shard(0),) and torch.equal(indices.full_tensor(), rows.sort(1)[1])
 print(repr(Shard(0)), repr(Partial()), type(dn[0].weight).__name__, isinstance(dn[0].weight, nn.Parameter))
 dist.destroy_process_group()
