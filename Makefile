@@ -147,6 +147,7 @@ fuzz: dev ## load 10,000 damaged packages under ASan
 wheel: | $(VENV)/bin/python ## build a wheel into dist/
 	@echo "building a wheel for all processors into dist, which takes some minutes"
 	@$(INSIDE) -m pip wheel -q . --no-deps -w dist
+	@$(INSIDE) -m pip install -q auditwheel && $(INSIDE) -m auditwheel show dist/flambeau-*-$(subst cpython-,cp,$(TAG))-*.whl
 
 # Wheels for all Pythons that are found, and the corpus of captured programs with each of them installed.
 matrix: ## build and test wheels for all Pythons that are found
