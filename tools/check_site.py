@@ -87,19 +87,19 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+# The search lies in a shadow root of its own.
+LINKS = """[...document.querySelectorAll('*')].filter(element => element.shadowRoot)
+  .flatMap(element => [...element.shadowRoot.querySelectorAll('a')]).map(link => link.getAttribute('href'))"""
+
+
 def results(page: Any, words: str) -> list[str]:
     """The pages that a search lists first."""
-    page.keyboard.press("Escape")
-    page.locator("[data-md-component=search-query], .md-search__button, button[aria-label=Search]").first.click()
-    box = page.locator("input[type=text]:visible, input[type=search]:visible, [role=searchbox]:visible").first
-    box.fill(words)
-    items = page.locator(
-        ".md-search-result__link, .md-search__list a, [role=dialog] ol a, [class*=search] ol a, [class*=search] li a"
-    )
-    items.first.wait_for(timeout=60_000)
-    return [
-        str(link) for link in items.evaluate_all("links => links.slice(0, 8).map(link => link.getAttribute('href'))")
-    ]
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Backspace")
+    page.wait_for_function(f"() => ({LINKS}).length == 0")
+    page.keyboard.type(words)
+    page.wait_for_function(f"() => ({LINKS}).length > 0")
+    return [str(link) for link in page.evaluate(LINKS)[:8]]
 
 
 def main(arguments: list[str]) -> int:
@@ -111,11 +111,15 @@ def main(arguments: list[str]) -> int:
     options.screenshots.mkdir(parents=True, exist_ok=True)
     wrong = [f"broken link: {link}" for link in broken_links()]
     with served() as address, sync_playwright() as browsers:
-        browser = browsers.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = browsers.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
         page = browser.new_page(viewport=DESK)
+        page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: wrong.append(f"script error: {error}"))
         page.goto(f"{address}/index.html", timeout=120_000)
         page.screenshot(path=options.screenshots / "desk.png")
+        page.locator(".md-search__button").first.click()
         for words, expected in SEARCHES.items():
             try:
                 found = results(page, words)
