@@ -32,7 +32,7 @@ SEARCHES = {
     "softmax": "normalization",
     "conv2d": "",
     "onnx export": "onnx",
-    "torchrun": "",
+    "torchrun": "distributed",
     "seed": "",
 }
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
