@@ -27,7 +27,7 @@ def platform() -> str:
 class Program:
     """A compiled module, and which of its results are written over inputs."""
 
-    def __init__(self, text: str, outputs: int, written: list[int], used: list[int]) -> None:
+    def __init__(self, text: str, outputs: int, written: list[int], used: list[int], draws: int = 0) -> None:
         from jaxlib import _jax
 
         self._jax = _jax
@@ -36,12 +36,16 @@ class Program:
         self.executable = client.compile_and_load(
             text.encode(), _jax.DeviceList(tuple(client.local_devices())), _jax.CompileOptions()
         )
-        self.outputs, self.written, self.used = outputs, written, used
+        self.outputs, self.written, self.used, self.draws = outputs, written, used, draws
         self.text = text
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         jax = self._jax
         given = [inputs[i] for i in self.used]
+        if self.draws:
+            from flambeau.xla.draws import state_rows
+
+            given.append(state_rows(self.draws))
         buffers = [jax.dlpack_managed_tensor_to_buffer(to_dlpack(_plain(t)), self.device, None) for t in given]
         results = self.executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
         tensors = [from_dlpack(jax.buffer_to_dlpack_managed_tensor(r[0], None)) for r in results]
@@ -60,4 +64,4 @@ def _plain(t: Any) -> Any:
 
 def load(printed: Any) -> Program:
     """The program of a printed graph."""
-    return Program(printed.text, printed.outputs, printed.written, printed.used)
+    return Program(printed.text, printed.outputs, printed.written, printed.used, printed.draws)

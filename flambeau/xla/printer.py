@@ -20,7 +20,7 @@ from flambeau.lazy.graph import Call, Replay
 from flambeau.ops.expr import Expr, arg, lift
 from flambeau.ops.record import find
 from flambeau.ops.recording import DependsOnData
-from flambeau.xla import expressions
+from flambeau.xla import draws, expressions
 
 __all__ = ["NotPrintable", "Printed", "print_function", "print_graph"]
 
@@ -39,6 +39,7 @@ class Printed(NamedTuple):
     outputs: int  # results that are wanted; those after them are new values of inputs
     written: list[int]  # the inputs that are written
     used: list[int]  # the inputs that the function takes
+    draws: int = 0  # rows of random state that it takes after them
 
 
 class _WithUpdates(Replay):
@@ -76,7 +77,7 @@ def _definitions() -> dict[str, Callable[..., Any]]:
     from flambeau.ops import tags
     from flambeau.ops.rules import definition
 
-    kept = set(_CALLS) | tags.operators("random", "data_dependent", "pointwise", "reduction")
+    kept = set(_CALLS) | tags.operators("only_draws", "data_dependent", "pointwise", "reduction")
     return {name: f for name, f in definition.all().items() if name not in kept}
 
 
@@ -92,7 +93,13 @@ def _traced(function: Any, inputs: list[Any]) -> Trace:
 
 def print_graph(replay: Replay, inputs: list[Any]) -> Printed:
     """The module of a recorded graph."""
-    return print_trace(_traced(_WithUpdates(replay.graph), inputs))
+    from flambeau.ops import tags
+
+    printed = print_trace(_traced(_WithUpdates(replay.graph), inputs))
+    recorded = sum(call.op._full_name in tags.operators("random") for call in replay.graph.calls)
+    if printed.draws != recorded:  # each operator takes one number from the generator's stream
+        raise NotPrintable("an operator that draws more or less than once")
+    return printed
 
 
 def print_function(function: Any, inputs: list[Any]) -> Printed:
@@ -177,6 +184,10 @@ class _Printer:
             self.define(value, Named(name, value.size, value.dtype))
         if trace.constants:
             raise NotPrintable("a tensor that is no input")
+        self.draws = sum(call.op._full_name in draws.operators() for call in trace.calls)
+        self.drawn = 0
+        if self.draws:
+            self.arguments.append(f"%state: {tensor_type((self.draws, 4), fl.int64)}")
 
     # ---------------------------------------------------------------- values
 
@@ -186,6 +197,20 @@ class _Printer:
         self.count += 1
         self.lines.append(f"{name} = {text}")
         return Named(name, tuple(size), dtype)
+
+    def iota(self, dim: int, size: Any) -> Named:
+        return self.emit(f"stablehlo.iota dim = {dim} : {tensor_type(size, fl.int64)}", size, fl.int64)
+
+    def state_row(self) -> list[Named]:
+        """The random state of the next operator that draws, as four numbers."""
+        at, whole = self.drawn, tensor_type((self.draws, 4), fl.int64)
+        self.drawn += 1
+        one = tensor_type((1, 1), fl.int64)
+        cells = [
+            self.emit(f"stablehlo.slice %state [{at}:{at + 1}, {k}:{k + 1}] : ({whole}) -> {one}", (1, 1), fl.int64)
+            for k in range(4)
+        ]
+        return [self.reshape(cell, ()) for cell in cells]
 
     def constant(self, value: Any, size: Any, dtype: Any) -> Named:
         return self.emit(
@@ -361,6 +386,8 @@ class _Printer:
         if handler is not None:
             handler(self, call, bind(call.op, call.args, call.kwargs))
             return
+        if name in draws.operators():
+            return draws.draw(self, call)
         record = find(name)
         functional = find(_functional(name)) if record is None else record
         if functional is not None and functional.kind == "pointwise":
@@ -511,7 +538,7 @@ class _Printer:
             f"module @flambeau {{\n  func.func public @main({', '.join(self.arguments)}) -> ({kinds}) {{\n    {body}\n"
             f"    {back}\n  }}\n}}\n"
         )
-        return Printed(text, count, [i for _, i in written], list(range(len(self.trace.inputs))))
+        return Printed(text, count, [i for _, i in written], list(range(len(self.trace.inputs))), self.draws)
 
 
 def _functional(name: str) -> str:
