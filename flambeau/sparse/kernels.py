@@ -322,6 +322,9 @@ def norm(self: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *
     if keepdim:
         words = "norm_sparse currently does not support keepdim=True"
         raise RuntimeError(f"[norm] expected keepdim=False for a sparse tensor, got True: {words}")
+    if dtype is not None and p == "fro":
+        words = "dtype argument is not supported in frobenius norm"
+        raise ValueError(f"[norm] expected no dtype for a sparse tensor, got {dtype}: {words}")
     if dtype is not None:
         words = "norm_sparse currently does not support 'dtype' argument"
         raise RuntimeError(f"[norm] expected no dtype for a sparse tensor, got {dtype}: {words}")
