@@ -22,6 +22,9 @@ SAMPLES = 4
 GIVEN = "the call gives the size as a number"
 FIXES = {
     **dict.fromkeys(
+        ("_quantized_linear", "_quantized_conv", "_quantized_linear_dynamic"), "weights are packed for their sizes"
+    ),
+    **dict.fromkeys(
         "affine_grid_generator nn_affine_grid broadcast_to expand expand_copy unflatten sum_to_size native_layer_norm "
         "_fused_rms_norm native_group_norm nn_layer_norm layer_norm nn_rms_norm rms_norm slice_scatter as_strided_scatter "
         "as_strided_ stft istft nn_multi_head_attention_forward split.sizes split.function split_with_sizes "
@@ -42,7 +45,7 @@ READS_DATA = set(
     "_foreach_addcdiv_.Tensor index.Tensor nonzero _nonzero_numpy masked_select nonzero.as_tuple argwhere narrow.Tensor "
     "tensor_split.tensor_indices_or_sections combinations repeat_interleave.Tensor repeat_interleave.self_Tensor allclose "
     "equal lstm.data gru.data rnn_tanh.data rnn_relu.data _pack_padded_sequence _pad_packed_sequence _sparse_groups "
-    "_unique _unique_rows bincount masked_scatter".split()
+    "_unique _unique_rows bincount masked_scatter torchvision::nms torchvision::qnms".split()
 )
 # Gradients that fakes cannot follow, and why.
 WITHOUT_GRADIENT = {
