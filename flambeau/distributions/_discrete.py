@@ -54,7 +54,11 @@ class _OfProbs(Distribution):
 
 
 class Bernoulli(_OfProbs, ExponentialFamily):
-    """One with probability `probs`, else zero."""
+    """One with probability `probs`, else zero.
+
+    >>> distributions.Bernoulli(0.25).log_prob(flambeau.tensor(1.0))
+    tensor(-1.3863)
+    """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.boolean
@@ -101,7 +105,11 @@ class Bernoulli(_OfProbs, ExponentialFamily):
 
 
 class Geometric(_OfProbs):
-    """Failures before the first success."""
+    """Failures before the first success.
+
+    >>> distributions.Geometric(0.25).mean
+    tensor(3.)
+    """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.nonnegative_integer
@@ -149,7 +157,11 @@ class _Counting(_OfProbs):
 
 
 class Binomial(_Counting):
-    """Successes in `total_count` trials."""
+    """Successes in `total_count` trials.
+
+    >>> distributions.Binomial(4, 0.5).mean
+    tensor(2.)
+    """
 
     arg_constraints = {
         "total_count": constraints.nonnegative_integer,
@@ -205,7 +217,11 @@ class Binomial(_Counting):
 
 
 class NegativeBinomial(_Counting):
-    """Successes of probability `probs` before `total_count` failures."""
+    """Successes of probability `probs` before `total_count` failures.
+
+    >>> distributions.NegativeBinomial(3, 0.5).mean
+    tensor(3.)
+    """
 
     arg_constraints = {
         "total_count": constraints.greater_than_eq(0),
@@ -246,7 +262,11 @@ class NegativeBinomial(_Counting):
 
 
 class Poisson(ExponentialFamily):
-    """Events in an interval, at a constant rate."""
+    """Events in an interval, at a constant rate.
+
+    >>> distributions.Poisson(4.0).variance
+    tensor(4.)
+    """
 
     arg_constraints = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer
@@ -284,7 +304,11 @@ class Poisson(ExponentialFamily):
 
 
 class Categorical(_OfProbs):
-    """One of as many classes as the last dimension of `probs` or `logits` has; both are normalised."""
+    """One of as many classes as the last dimension of `probs` or `logits` has; both are normalised.
+
+    >>> distributions.Categorical(flambeau.tensor([0.25, 0.75])).entropy()
+    tensor(0.5623)
+    """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
@@ -365,7 +389,11 @@ class _OfCategorical(Distribution):
 
 
 class OneHotCategorical(_OfCategorical):
-    """A class as a vector with a single one."""
+    """A class as a vector with a single one.
+
+    >>> distributions.OneHotCategorical(flambeau.tensor([0.25, 0.75])).mode
+    tensor([0., 1.])
+    """
 
     support = constraints.one_hot
     has_enumerate_support = True
@@ -404,7 +432,11 @@ class OneHotCategorical(_OfCategorical):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """Samples with the gradients of the probabilities."""
+    """Samples with the gradients of the probabilities.
+
+    >>> distributions.OneHotCategoricalStraightThrough(flambeau.ones(3)).rsample().sum()
+    tensor(1.)
+    """
 
     has_rsample = True
 
@@ -413,7 +445,11 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
 
 class Multinomial(_OfCategorical):
-    """How often each class came in `total_count` draws."""
+    """How often each class came in `total_count` draws.
+
+    >>> distributions.Multinomial(4, flambeau.tensor([0.25, 0.75])).mean
+    tensor([1., 3.])
+    """
 
     def __init__(
         self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None

@@ -31,7 +31,11 @@ def log_standard_gamma(concentration: fl.Tensor) -> fl.Tensor:
 
 
 class Gamma(ExponentialFamily):
-    """The gamma distribution with mean concentration / rate."""
+    """The gamma distribution with mean concentration / rate.
+
+    >>> distributions.Gamma(3.0, 2.0).mean
+    tensor(1.5000)
+    """
 
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.nonnegative
@@ -83,7 +87,11 @@ class Gamma(ExponentialFamily):
 
 
 class Chi2(Gamma):
-    """The sum of the squares of `df` standard normal variables."""
+    """The sum of the squares of `df` standard normal variables.
+
+    >>> distributions.Chi2(3.0).mean
+    tensor(3.)
+    """
 
     arg_constraints = {"df": constraints.positive}
 
@@ -96,7 +104,11 @@ class Chi2(Gamma):
 
 
 class Exponential(ExponentialFamily):
-    """Waiting times at a constant rate."""
+    """Waiting times at a constant rate.
+
+    >>> distributions.Exponential(2.0).mean
+    tensor(0.5000)
+    """
 
     arg_constraints = {"rate": constraints.positive}
     support = constraints.nonnegative
@@ -148,7 +160,11 @@ class Exponential(ExponentialFamily):
 
 
 class Dirichlet(ExponentialFamily):
-    """Points of the simplex: gamma variables divided by their sum."""
+    """Points of the simplex: gamma variables divided by their sum.
+
+    >>> distributions.Dirichlet(flambeau.tensor([1.0, 3.0])).mean
+    tensor([0.2500, 0.7500])
+    """
 
     arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
     support = constraints.simplex
@@ -207,7 +223,11 @@ class Dirichlet(ExponentialFamily):
 
 
 class Beta(ExponentialFamily):
-    """Probabilities: the first of two Dirichlet variables."""
+    """Probabilities: the first of two Dirichlet variables.
+
+    >>> distributions.Beta(2.0, 2.0).mean
+    tensor(0.5000)
+    """
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.unit_interval
@@ -257,7 +277,11 @@ class Beta(ExponentialFamily):
 
 
 class FisherSnedecor(Distribution):
-    """The ratio of two chi-squared variables, each divided by its degrees of freedom."""
+    """The ratio of two chi-squared variables, each divided by its degrees of freedom.
+
+    >>> distributions.FisherSnedecor(2.0, 4.0).mean
+    tensor(2.)
+    """
 
     arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive

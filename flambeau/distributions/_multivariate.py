@@ -86,7 +86,11 @@ class _OfScale(Distribution):
 
 
 class MultivariateNormal(_OfScale):
-    """The normal distribution of vectors, by its covariance, precision, or the Cholesky factor of the covariance."""
+    """The normal distribution of vectors, by its covariance, precision, or the Cholesky factor of the covariance.
+
+    >>> distributions.MultivariateNormal(flambeau.zeros(2), flambeau.eye(2)).entropy()
+    tensor(2.8379)
+    """
 
     arg_constraints = {
         "loc": constraints.real_vector,
@@ -146,7 +150,12 @@ class MultivariateNormal(_OfScale):
 
 
 class LowRankMultivariateNormal(Distribution):
-    """A normal distribution with covariance W W' + diag(d), handled through matrices of the rank of W."""
+    """A normal distribution with covariance W W' + diag(d), handled through matrices of the rank of W.
+
+    >>> distributions.LowRankMultivariateNormal(flambeau.zeros(2), flambeau.ones(2, 1), flambeau.ones(2)).covariance_matrix
+    tensor([[2., 1.],
+            [1., 2.]])
+    """
 
     arg_constraints = {
         "loc": constraints.real_vector,
@@ -241,7 +250,12 @@ class LowRankMultivariateNormal(Distribution):
 
 
 class Wishart(_OfScale, ExponentialFamily):
-    """The scatter matrix of `df` draws of a multivariate normal distribution."""
+    """The scatter matrix of `df` draws of a multivariate normal distribution.
+
+    >>> distributions.Wishart(3.0, flambeau.eye(2)).mean
+    tensor([[3., 0.],
+            [0., 3.]])
+    """
 
     support = constraints.positive_definite
     has_rsample = True
@@ -339,7 +353,11 @@ class Wishart(_OfScale, ExponentialFamily):
 
 
 class LKJCholesky(Distribution):
-    """Cholesky factors of correlation matrices with density det^(concentration - 1)."""
+    """Cholesky factors of correlation matrices with density det^(concentration - 1).
+
+    >>> distributions.LKJCholesky(3, 0.5).sample().shape
+    torch.Size([3, 3])
+    """
 
     arg_constraints = {"concentration": constraints.positive}
     support = constraints.corr_cholesky

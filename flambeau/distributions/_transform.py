@@ -159,7 +159,11 @@ class _InverseTransform(Transform):
 
 
 class ComposeTransform(Transform):
-    """Several transforms, the first applied first."""
+    """Several transforms, the first applied first.
+
+    >>> distributions.ComposeTransform([distributions.AffineTransform(0.0, 2.0), distributions.ExpTransform()])(flambeau.tensor(0.0))
+    tensor(1.)
+    """
 
     def __init__(self, parts: list[Transform], cache_size: int = 0) -> None:
         super().__init__(cache_size=cache_size)

@@ -351,7 +351,9 @@ class Tracer(TracerBase):
             return attr_val
         if path not in parameter_proxy_cache:
             factory = (lambda node: ParameterProxy(self, node, path, attr_val)) if self.param_shapes_constant else None
-            parameter_proxy_cache[path] = self.create_proxy("get_attr", path, (), {}, proxy_factory_fn=factory)
+            # Only where there is one: tracers of other libraries need not take the argument.
+            options: dict[str, Any] = {} if factory is None else {"proxy_factory_fn": factory}
+            parameter_proxy_cache[path] = self.create_proxy("get_attr", path, (), {}, **options)
         return parameter_proxy_cache[path]
 
     def _patch_globals_of(self, module: Any) -> None:

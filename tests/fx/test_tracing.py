@@ -218,3 +218,19 @@ def test_retracing_a_traced_module():
     again = fx.symbolic_trace(module)
     x = fl.randn(2)
     assert fl.equal(module(x), again(x))
+
+
+def test_a_tracer_need_not_know_how_parameters_become_proxies():
+    class Named(fx.Tracer):
+        def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None):
+            return super().create_proxy(kind, target, args, kwargs, name, type_expr)
+
+    class Scaled(fl.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = fl.nn.Parameter(fl.ones(2))
+
+        def forward(self, x):
+            return self.scale * x
+
+    assert "get_attr" in {node.op for node in Named().trace(Scaled()).nodes}
