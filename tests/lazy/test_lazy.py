@@ -191,3 +191,11 @@ def test_booleans_filled_with_fractions():
     assert y.tolist() == [True, False, True]
     step = fl.compile(lambda x, mask, value: x.masked_fill(mask, value))
     assert [step(x, mask, value).tolist()[0] for value in (0.5, 0.25, 0.0, 0.75)] == [True, True, False, True]
+
+
+def test_equal_rotated_boxes_overlap_whatever_is_fused():
+    boxes = fl.tensor([[2.0, 2.0, 2.0, 1.0, 30.0], [2.5, 2.2, 1.5, 2.0, -20.0]])
+    overlap = fl.ops.torchvision.box_iou_rotated
+    fl.testing.assert_close(overlap(boxes, boxes).diagonal(), fl.ones(2))
+    there = boxes.to("lazy")
+    fl.testing.assert_close(overlap(there, there).cpu(), overlap(boxes, boxes))

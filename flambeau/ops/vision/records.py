@@ -201,14 +201,18 @@ def _cross(a: fl.Tensor, b: fl.Tensor) -> fl.Tensor:
     return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
 
 
+_ROUNDING = 1e-9
+
+
 def _inside(points: fl.Tensor, corners: fl.Tensor) -> fl.Tensor:
     """Whether points (..., p, 2) lie in rectangles (..., 4, 2)."""
     origin = corners[..., 0:1, :]
     inside = fl.ones(points.shape[:-1], dtype=fl.bool, device=points.device)
     for k in (1, 3):
         side = corners[..., k : k + 1, :] - origin
-        part = ((points - origin) * side).sum(-1)
-        inside = inside & (part >= 0) & (part <= side.square().sum(-1))
+        part, whole = ((points - origin) * side).sum(-1), side.square().sum(-1)
+        # A corner of one box may lie on a side of the other; rounding must not put it outside.
+        inside = inside & (part >= whole * -_ROUNDING) & (part <= whole * (1 + _ROUNDING))
     return inside
 
 
