@@ -685,8 +685,11 @@ Object find_global(const std::string& module, const std::string& name) {
   if (module == "collections" || module == "typing")
     return Object::class_named(name.substr(name.rfind('.') + 1));
   if (module == "flambeau._ops" || module == "flambeau.ops") {
-    const bool in_space = name.rfind("aten.", 0) == 0;  // flambeau.ops.aten.NAME
-    if (const Packet* packet = find_operator(in_space ? name.substr(5) : name)) return of_packet(packet);
+    const size_t dot = name.find('.');  // flambeau.ops.NAMESPACE.NAME
+    const std::string space = dot == std::string::npos ? "aten" : name.substr(0, dot);
+    const std::string own = dot == std::string::npos ? name : name.substr(dot + 1);
+    if (const Packet* packet = find_operator(space == "aten" ? own : space + "::" + own))
+      return of_packet(packet);
   }
   if (module == "flambeau" || module == "flambeau._C" || module == "flambeau.types") {
     if (classes().count(name) && name != "int" && name != "float" && name != "bool")

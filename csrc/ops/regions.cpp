@@ -67,6 +67,13 @@ struct Pooling {
   bool by_position = false;       // each bin reads channels of its own
 };
 
+// A product rounded for itself: contracted with a subtraction, a box of whole pixels would not stay whole,
+// and get more samples than the definition gives it.
+template <class T>
+[[gnu::noinline]] T scaled(T x, T scale) {
+  return x * scale;
+}
+
 // The taps of the bins of one box.
 template <class T>
 class Bins {
@@ -75,8 +82,8 @@ class Bins {
     const T scale = static_cast<T>(pooling.scale);
     if (pooling.sampled) {
       const T shift = pooling.aligned ? T(0.5) : T(0);
-      left_ = box[1] * scale - shift, top_ = box[2] * scale - shift;
-      T width = box[3] * scale - shift - left_, height = box[4] * scale - shift - top_;
+      left_ = scaled(box[1], scale) - shift, top_ = scaled(box[2], scale) - shift;
+      T width = scaled(box[3], scale) - shift - left_, height = scaled(box[4], scale) - shift - top_;
       if (!pooling.aligned) width = std::max(width, T(1)), height = std::max(height, T(1));
       set_bins(height, width);
       const int64_t ratio = pooling.sampling_ratio;

@@ -28,7 +28,13 @@ def test_every_record_has_samples():
 # Results that are floating point and yet have no derivative: values without history, or of no dependence.
 CONSTANT = set(
     "empty_like zeros_like ones_like full_like new_empty new_zeros new_ones new_full new_empty_strided rand_like randn_like "
-    "randint_like randint_like.low_dtype detach detach_copy bernoulli.p".split()
+    "randint_like randint_like.low_dtype detach detach_copy bernoulli.p _quantized_dynamically".split()
+)
+
+# Products of integers: for inference only. Asked for a gradient, they say that they have none.
+INTEGERS = set(
+    "_int8_linear _int8_linear_dynamic _int8_convolution _weight_int8pack_mm _weight_int4pack_mm_for_cpu _quantized_linear "
+    "_quantized_conv _quantized_linear_dynamic".split()
 )
 
 # Random numbers, of which the gradient is zero by agreement though they move with their parameters.
@@ -47,6 +53,10 @@ def check(name, dtype):
         results = function(*inputs)
         if not any(r.requires_grad for r in results):
             assert not results or name in CONSTANT, f"{name} has no derivative"
+            continue
+        if name in INTEGERS:
+            with pytest.raises(RuntimeError, match="derivative"):
+                fl.autograd.grad(results[0].sum(), inputs, allow_unused=True)
             continue
         if name in DRAWN:
             assert all(not g.any() for g in fl.autograd.grad(results[0], inputs, fl.ones_like(results[0])))

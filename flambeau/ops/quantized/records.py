@@ -122,6 +122,7 @@ _SMALLEST_STEP = 6.1e-5  # of grids that are chosen from a range while a model r
 def _quantized_dynamically(input: fl.Tensor, reduce_range: bool = True) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
     """A tensor of float32 as uint8, on a grid between its smallest and largest value that has zero on it."""
     top = 127 if reduce_range else 255
+    input = input.detach()
     if input.numel() == 0:
         return input.to(fl.uint8), input.new_ones(()), input.new_zeros((), dtype=fl.int32)
     low, high = input.amin().clamp(max=0.0), input.amax().clamp(min=0.0)

@@ -11,17 +11,16 @@ from typing import Any
 import flambeau as fl
 from flambeau.ops.rules import definition
 
-definition.without(
-    "the derivative is taken through the definition of `_deform_columns` instead", "_deform_columns_backward"
-)
+
+def _bin_size(length: Any, bins: int) -> Any:
+    """A true division: where a device multiplies by the inverse of a number, whole sizes would not stay whole."""
+    return length / fl.full_like(length, bins)
 
 
 def _sample_weights(start: Any, length: Any, size: int, bins: int, ratio: int) -> Any:
     """(boxes, bins, size): what each pixel contributes to the mean of the samples of a bin, along one axis."""
-    bin_size = length / bins
-    counts = (
-        fl.full_like(length, ratio) if ratio > 0 else (length / bins).ceil().clamp(min=0)
-    )  # samples of a bin, by box
+    bin_size = _bin_size(length, bins)
+    counts = fl.full_like(length, ratio) if ratio > 0 else bin_size.ceil().clamp(min=0)  # samples of a bin, by box
     most = ratio if ratio > 0 else int(counts.max().item()) if counts.numel() else 0
     options = {"dtype": start.dtype, "device": start.device}
     bin_index = fl.arange(bins, **options).reshape(1, -1, 1)
@@ -38,7 +37,7 @@ def _sample_weights(start: Any, length: Any, size: int, bins: int, ratio: int) -
 def _edges(start: Any, length: Any, size: int, bins: int) -> tuple[Any, Any]:
     """First and last pixel of whole-pixel bins, (boxes, bins, 1), clipped to the image."""
     index = fl.arange(bins, dtype=start.dtype, device=start.device)
-    bin_size = (length / bins)[:, None]
+    bin_size = _bin_size(length, bins)[:, None]
     low = ((index * bin_size).floor() + start[:, None]).clamp(0, size)
     high = (((index + 1) * bin_size).ceil() + start[:, None]).clamp(0, size)
     return low[..., None], high[..., None]
@@ -52,8 +51,10 @@ def _rounded(x: Any) -> Any:
 def _box_weights(
     rois: Any, scale: float, bins: tuple[int, int], sizes: tuple[int, int], ratio: int, aligned: bool, sampled: bool
 ) -> list[Any]:
-    """Weights along rows and columns: of interpolated samples, or of the mean over whole pixels."""
-    weights = []
+    """Weights along rows and columns: of interpolated samples, or of the mean over whole pixels. Places in half precision
+    are computed in float32, as the kernels do."""
+    weights, dtype = [], rois.dtype
+    rois = rois.to(fl.promote_types(dtype, fl.float32))
     for axis, (count, size) in enumerate(zip(bins, sizes)):
         low, high = rois[:, 2 - axis] * scale, rois[:, 4 - axis] * scale
         if not sampled:
@@ -65,7 +66,7 @@ def _box_weights(
             continue
         length = high - low if aligned else (high - low).clamp(min=1)
         weights.append(_sample_weights(low - 0.5 if aligned else low, length, size, count, ratio))
-    return weights
+    return [weight.to(dtype) for weight in weights]
 
 
 def _pooled(input: Any, rois: Any, weights: list[Any], by_position: bool) -> Any:
@@ -186,11 +187,11 @@ def nms(dets: Any, scores: Any, iou_threshold: float) -> Any:
     return fl.ops.torchvision.nms(dets.cpu(), scores.cpu(), iou_threshold).to(dets.device)
 
 
-@definition("_deform_columns")
-def deform_columns(
-    input: Any, offset: Any, mask: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, use_mask: bool
-) -> Any:
-    """Bilinear samples at shifted places, as a grid over the image of each group of channels."""
+def _places(
+    input: Any, offset: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any
+) -> tuple[Any, Any, tuple[int, ...]]:
+    """The image of each group of channels, where it is sampled in the coordinates of a grid, and the sizes
+    (batch, groups, channels of a group, taps, rows, columns)."""
     batch, channels = input.shape[:2]
     rows, columns = offset.shape[2:]
     taps = kernel_size[0] * kernel_size[1]
@@ -209,8 +210,47 @@ def deform_columns(
         grid.append((2 * at + 1) / size - 1)
     points = fl.stack(grid[::-1], -1).reshape(batch * groups, taps * rows, columns, 2)
     images = input.reshape(batch * groups, channels // groups, *input.shape[2:])
+    return images, points, (batch, groups, channels // groups, taps, rows, columns)
+
+
+@definition("_deform_columns")
+def deform_columns(
+    input: Any, offset: Any, mask: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, use_mask: bool
+) -> Any:
+    """Bilinear samples at shifted places, as a grid over the image of each group of channels."""
+    images, points, sizes = _places(input, offset, kernel_size, stride, padding, dilation)
+    batch, groups, channels, taps, rows, columns = sizes
     samples = fl.grid_sampler_2d(images, points, 0, 0, False)
-    samples = samples.reshape(batch, groups, channels // groups, taps, rows * columns)
+    samples = samples.reshape(batch, groups, channels, taps, rows * columns)
     if use_mask:
         samples = samples * mask.reshape(batch, groups, 1, taps, rows * columns)
-    return samples.reshape(batch, channels * taps, rows * columns)
+    return samples.reshape(batch, groups * channels * taps, rows * columns)
+
+
+@definition("_deform_columns_backward")
+def deform_columns_backward(
+    grad: Any,
+    input: Any,
+    offset: Any,
+    mask: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    use_mask: bool,
+) -> Any:
+    """Through the derivative of the samples."""
+    images, points, sizes = _places(input, offset, kernel_size, stride, padding, dilation)
+    batch, groups, channels, taps, rows, columns = sizes
+    grad = grad.reshape(batch, groups, channels, taps, rows * columns)
+    grad_mask = fl.zeros_like(mask)
+    if use_mask:
+        samples = fl.grid_sampler_2d(images, points, 0, 0, False).reshape(grad.shape)
+        grad_mask = (grad * samples).sum(2).reshape(mask.shape)
+        grad = grad * mask.reshape(batch, groups, 1, taps, rows * columns)
+    grad = grad.reshape(batch * groups, channels, taps * rows, columns)
+    grad_images, grad_points = fl._ops._grid_sampler_backward(grad, images, points, 0, 0, False)
+    scales = [2 / size for size in input.shape[2:]]  # of pixels to the coordinates of a grid
+    shifts = fl.stack([grad_points[..., 1 - axis] * scale for axis, scale in enumerate(scales)], 1)
+    shifts = shifts.reshape(batch * groups, 2, *kernel_size, rows, columns).permute(0, 2, 3, 1, 4, 5)
+    return grad_images.reshape(input.shape), shifts.reshape(offset.shape), grad_mask

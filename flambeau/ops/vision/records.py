@@ -6,8 +6,6 @@ sampled at shifted places, of which only the sampling is native. Rows of boxes a
 
 from __future__ import annotations
 
-from typing import Any
-
 import flambeau as fl
 from flambeau.ops.record import autocast, composite, native, tag, vjp
 from flambeau.ops.retrace import retrace
@@ -35,10 +33,6 @@ native(f"_deform_columns(Tensor input, Tensor offset, Tensor mask, {_WINDOW}) ->
 native(f"_deform_columns_backward(Tensor grad, Tensor input, Tensor offset, Tensor mask, {_WINDOW}) -> (Tensor, Tensor, Tensor)")  # fmt: skip
 
 
-def _operators() -> Any:
-    return fl.ops.torchvision
-
-
 # ---------------------------------------------------------------- derivatives
 # Pooling is linear in the image, so the derivative of its gradient is the pooling again.
 
@@ -46,41 +40,43 @@ def _operators() -> Any:
 @vjp("torchvision::roi_align")
 def roi_align_vjp(g, input_sizes, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
     box = (rois, spatial_scale, pooled_height, pooled_width)
-    return _operators()._roi_align_backward(g, *box, *input_sizes, sampling_ratio, aligned), None
+    return fl.ops.torchvision._roi_align_backward(g, *box, *input_sizes, sampling_ratio, aligned), None
 
 
 @vjp("torchvision::_roi_align_backward")
 def roi_align_backward_vjp(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
-    return _operators().roi_align(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned), None
+    return fl.ops.torchvision.roi_align(
+        g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned
+    ), None
 
 
 @vjp("torchvision::ps_roi_align")
 def ps_roi_align_vjp(g0, input_sizes, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, out1):
     box = (rois, out1, spatial_scale, pooled_height, pooled_width)
-    return _operators()._ps_roi_align_backward(g0, *box, sampling_ratio, *input_sizes), None
+    return fl.ops.torchvision._ps_roi_align_backward(g0, *box, sampling_ratio, *input_sizes), None
 
 
 @vjp("torchvision::_ps_roi_align_backward")
 def ps_roi_align_backward_vjp(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio):
-    pooled, _ = _operators().ps_roi_align(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio)
+    pooled, _ = fl.ops.torchvision.ps_roi_align(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio)
     return pooled, None, None
 
 
 @vjp("torchvision::ps_roi_pool")
 def ps_roi_pool_vjp(g0, input_sizes, rois, spatial_scale, pooled_height, pooled_width, out1):
     box = (rois, out1, spatial_scale, pooled_height, pooled_width)
-    return _operators()._ps_roi_pool_backward(g0, *box, *input_sizes), None
+    return fl.ops.torchvision._ps_roi_pool_backward(g0, *box, *input_sizes), None
 
 
 @vjp("torchvision::_ps_roi_pool_backward")
 def ps_roi_pool_backward_vjp(g, rois, spatial_scale, pooled_height, pooled_width):
-    return _operators().ps_roi_pool(g, rois, spatial_scale, pooled_height, pooled_width)[0], None, None
+    return fl.ops.torchvision.ps_roi_pool(g, rois, spatial_scale, pooled_height, pooled_width)[0], None, None
 
 
 @vjp("torchvision::roi_pool")
 def roi_pool_vjp(g0, input_sizes, rois, spatial_scale, pooled_height, pooled_width, out1):
     box = (rois, out1, spatial_scale, pooled_height, pooled_width)
-    return _operators()._roi_pool_backward(g0, *box, *input_sizes), None
+    return fl.ops.torchvision._roi_pool_backward(g0, *box, *input_sizes), None
 
 
 @vjp("torchvision::_roi_pool_backward")
@@ -152,6 +148,8 @@ def deform_conv2d_backward(
 ) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor, fl.Tensor, fl.Tensor]:
     window = (stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, offset_groups, use_mask)
     tensors = (input, weight, offset, mask, bias)
+    if grad.device != input.device:
+        raise RuntimeError(f"[deform_conv2d] expected tensors on one device, got {grad.device} and {input.device}")
     grads = retrace(lambda *args: deform_conv2d(*args, *window), tensors, (True,) * len(tensors), grad)
     return tuple(fl.zeros_like(x) if g is None else g for g, x in zip(grads, tensors))
 
@@ -162,7 +160,7 @@ def deform_conv2d_backward(
 @composite("torchvision::qnms")
 def qnms(dets: fl.Tensor, scores: fl.Tensor, iou_threshold: float) -> fl.Tensor:
     """Boxes as integers of one scale, which cancels in the overlaps."""
-    return _operators().nms(dets.to(fl.float32), scores.to(fl.float32), iou_threshold)
+    return fl.ops.torchvision.nms(dets.to(fl.float32), scores.to(fl.float32), iou_threshold)
 
 
 @composite("torchvision::qroi_align")
@@ -182,7 +180,9 @@ def qroi_align(
     """Of integers with a scale and a zero point: pooled as numbers and rounded to the same grid."""
     values = (input.to(fl.float32) - input_zero_point) * input_scale
     boxes = (rois.to(fl.float32) - rois_zero_point) * rois_scale
-    pooled = _operators().roi_align(values, boxes, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned)
+    pooled = fl.ops.torchvision.roi_align(
+        values, boxes, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned
+    )
     limits = fl.iinfo(input.dtype)
     return (pooled / input_scale).round().add(input_zero_point).clamp(limits.min, limits.max).to(input.dtype)
 
