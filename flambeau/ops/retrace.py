@@ -24,7 +24,7 @@ def retrace(compose: Callable[..., Any], inputs: Sequence[Any], needs: Sequence[
         pairs = [(r, g) for r, g in all_pairs if r is not None and g is not None and r.requires_grad]
         if not pairs:
             return (None,) * len(needs)
-        needs = [needed and x.requires_grad for x, needed in zip(fresh, needs)]
+        needs = [needed and x is not None and x.requires_grad for x, needed in zip(fresh, needs)]
         wanted = [x for x, needed in zip(fresh, needs) if needed]
         outputs, output_grads = [r for r, _ in pairs], [g for _, g in pairs]
         gradients = iter(fl.autograd.grad(outputs, wanted, output_grads, create_graph=recorded, allow_unused=True))
