@@ -26,7 +26,11 @@ _state: dict[str, Any] = {
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Ask for results that do not depend on the order of threads. Every kernel of the CPU is deterministic as it is;
-    cuDNN's convolutions hear of it."""
+    cuDNN's convolutions hear of it.
+
+    >>> flambeau.use_deterministic_algorithms(True)
+    >>> flambeau.use_deterministic_algorithms(False)
+    """
     if not isinstance(mode, bool):
         raise TypeError(f"[use_deterministic_algorithms] expected a bool, got {type(mode).__name__}")
     from flambeau.backends import cudnn
@@ -42,14 +46,28 @@ def _tell_fill() -> None:
 
 
 def are_deterministic_algorithms_enabled() -> bool:
+    """Whether `use_deterministic_algorithms(True)` is in force.
+
+    >>> flambeau.are_deterministic_algorithms_enabled()
+    False
+    """
     return _state["deterministic"]
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether results that may vary are only warned about.
+
+    >>> flambeau.is_deterministic_algorithms_warn_only_enabled()
+    False
+    """
     return _state["warn_only"]
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """0 or "default", 1 or "warn", 2 or "error": what happens where results may vary.
+
+    >>> flambeau.set_deterministic_debug_mode("default")
+    """
     modes = {"default": 0, "warn": 1, "error": 2}
     mode = modes.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
     if mode not in (0, 1, 2):
@@ -58,10 +76,19 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
+    """0: anything goes, 1: warn where results may vary, 2: refuse it.
+
+    >>> flambeau.get_deterministic_debug_mode()
+    0
+    """
     return 0 if not _state["deterministic"] else 1 if _state["warn_only"] else 2
 
 
 def set_float32_matmul_precision(precision: str) -> None:
+    """How precise products of float32 have to be. "medium" rounds operands to bfloat16 where the processor multiplies that faster.
+
+    >>> flambeau.set_float32_matmul_precision("highest")
+    """
     if not isinstance(precision, str):
         raise TypeError(f"[set_float32_matmul_precision] expected a str, got {type(precision).__name__}")
     if precision not in _PRECISIONS:
@@ -78,41 +105,79 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
+    """How precise products of float32 are: "highest", "high" or "medium".
+
+    >>> flambeau.get_float32_matmul_precision()
+    'highest'
+    """
     return _state["precision"]
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether `autograd.set_detect_anomaly` is on."""
+    """Whether `autograd.set_detect_anomaly` is on.
+
+    >>> with flambeau.autograd.detect_anomaly(check_nan=False):
+    ...     flambeau.is_anomaly_enabled()
+    True
+    """
     return bool(_C._get_anomaly_mode()[0])
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether NaN gradients are errors while anomalies are looked for."""
+    """Whether NaN gradients are errors while anomalies are looked for.
+
+    >>> flambeau.is_anomaly_check_nan_enabled()
+    True
+    """
     return bool(_C._get_anomaly_mode()[1])
 
 
 def set_warn_always(b: bool, /) -> None:
+    """Give warnings every time that are given once otherwise.
+
+    >>> flambeau.set_warn_always(False)
+    """
     _state["warn_always"] = bool(b)
 
 
 def is_warn_always_enabled() -> bool:
+    """Whether warnings that are given once are given every time.
+
+    >>> flambeau.is_warn_always_enabled()
+    False
+    """
     return _state["warn_always"]
 
 
 def set_num_interop_threads(n: int, /) -> None:
+    """How many threads run independent operators of scripts; to be said before the first of them runs."""
     if n <= 0:
         raise RuntimeError(f"[set_num_interop_threads] expected a positive number of threads, got {n}")
     _state["interop"] = n
 
 
 def get_num_interop_threads() -> int:
+    """How many threads run independent operators of scripts side by side.
+
+    >>> flambeau.get_num_interop_threads() >= 1
+    True
+    """
     return _state["interop"]
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """Denormal numbers are always kept: says that the mode could not be set."""
+    """Denormal numbers are always kept: says that the mode could not be set.
+
+    >>> flambeau.set_flush_denormal(False)
+    True
+    """
     return not mode
 
 
 def compiled_with_cxx11_abi() -> bool:
+    """Whether the native library uses the C++11 ABI of libstdc++; it always does.
+
+    >>> flambeau.compiled_with_cxx11_abi()
+    True
+    """
     return True

@@ -19,13 +19,22 @@ __all__ = [
 
 
 def is_storage(obj: Any, /) -> bool:
+    """Whether an object is a storage.
+
+    >>> flambeau.is_storage(flambeau.ones(1).untyped_storage())
+    True
+    """
     from flambeau.storage import TypedStorage, UntypedStorage
 
     return isinstance(obj, (TypedStorage, UntypedStorage))
 
 
 def typename(obj: Any, /) -> str:
-    """The full name of an object's type; for a tensor that of its legacy class."""
+    """The full name of an object's type; for a tensor that of its legacy class.
+
+    >>> flambeau.typename(flambeau.ones(1))
+    'torch.FloatTensor'
+    """
     if isinstance(obj, Tensor):
         return obj.type()
     kind = obj if hasattr(obj, "__qualname__") else obj.__class__
@@ -44,7 +53,7 @@ def _assert(condition: Any, message: str) -> None:
     assert condition, message
 
 
-def _asks(name: str) -> Any:
+def _asks(name: str, about: str, example: str, answer: str) -> Any:
     """A function of one tensor that calls its method."""
 
     def ask(input: Tensor) -> Any:
@@ -57,32 +66,46 @@ def _asks(name: str) -> Any:
         return getattr(input, name)()
 
     ask.__name__ = ask.__qualname__ = name
+    ask.__doc__ = f"{about}\n\n>>> flambeau.{name}(flambeau.{example})\n{answer}\n"
     return ask
 
 
-numel = _asks("numel")
-is_floating_point = _asks("is_floating_point")
-is_complex = _asks("is_complex")
-is_signed = _asks("is_signed")
-is_nonzero = _asks("is_nonzero")
-is_inference = _asks("is_inference")
-is_conj = _asks("is_conj")
-is_neg = _asks("is_neg")
-is_distributed = _asks("is_distributed")
-get_device = _asks("get_device")
+numel = _asks("numel", "How many elements a tensor has.", "ones(2, 3)", "6")
+is_floating_point = _asks("is_floating_point", "Whether a tensor holds floating-point numbers.", "tensor([1])", "False")
+is_complex = _asks("is_complex", "Whether a tensor holds complex numbers.", "tensor([1j])", "True")
+is_signed = _asks("is_signed", "Whether the dtype of a tensor has negative numbers.", "tensor([True])", "False")
+is_nonzero = _asks("is_nonzero", "Whether the one element of a tensor is other than zero.", "tensor([0.0])", "False")
+is_inference = _asks("is_inference", "Whether a tensor was made in inference mode.", "ones(1)", "False")
+is_conj = _asks("is_conj", "Whether a tensor is conjugated only when it is read.", "ones(1)", "False")
+is_neg = _asks("is_neg", "Whether a tensor is negated only when it is read.", "ones(1)", "False")
+is_distributed = _asks("is_distributed", "Whether a tensor is distributed; plain ones are not.", "ones(1)", "False")
+get_device = _asks("get_device", "The index of the device of a tensor; -1 on the CPU.", "ones(1)", "-1")
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape.
+
+    >>> flambeau.is_same_size(flambeau.ones(2), flambeau.ones(2, 1))
+    False
+    """
     return input.is_same_size(other)
 
 
 def result_type(tensor1: Any, tensor2: Any) -> Any:
-    """The dtype of arithmetic between two operands, each a tensor or a number."""
+    """The dtype of arithmetic between two operands, each a tensor or a number.
+
+    >>> flambeau.result_type(flambeau.tensor([1]), 1.0)
+    torch.float32
+    """
     return _C._result_type(tensor1, tensor2)
 
 
 def broadcast_shapes(*shapes: Any) -> Any:
-    """The shape that tensors of these shapes broadcast to."""
+    """The shape that tensors of these shapes broadcast to.
+
+    >>> flambeau.broadcast_shapes((3, 1), (1, 4))
+    torch.Size([3, 4])
+    """
     if any(not isinstance(s, int) and hasattr(s, "env") for shape in shapes if isinstance(shape, tuple) for s in shape):
         from flambeau.ops.geometry import broadcast
 
@@ -137,7 +160,11 @@ def from_file(
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Coordinates, by dimension, of flat indices into a tensor of this shape."""
+    """Coordinates, by dimension, of flat indices into a tensor of this shape.
+
+    >>> flambeau.unravel_index(flambeau.tensor([5]), (2, 3))
+    (tensor([1]), tensor([2]))
+    """
     if indices.is_floating_point() or indices.is_complex() or indices.dtype == fl.bool:
         raise TypeError(
             f"[unravel_index] expected integer indices, got {indices.dtype}: expected 'indices' to be integer dtype"
@@ -180,6 +207,9 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     """Estimates of the derivative along dimensions: central differences inside, one-sided at the ends.
 
     spacing is a number, one number for each dimension, or a tensor of coordinates for each dimension.
+
+    >>> flambeau.gradient(flambeau.tensor([1.0, 4.0, 9.0, 16.0]))
+    (tensor([3., 4., 6., 7.]),)
     """
     spacing = 1 if spacing is None else spacing
     dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)

@@ -12,10 +12,22 @@ __all__ = ["set_rng_state", "get_rng_state", "manual_seed", "seed", "initial_see
 
 
 def set_rng_state(new_state: Tensor) -> None:
+    """Put the default generator back into a state.
+
+    >>> flambeau.set_rng_state(flambeau.get_rng_state())
+    """
     default_generator.set_state(new_state)
 
 
 def get_rng_state() -> Tensor:
+    """The state of the default generator, as bytes in a tensor.
+
+    >>> state = flambeau.get_rng_state()
+    >>> a = flambeau.rand(2)
+    >>> flambeau.set_rng_state(state)
+    >>> flambeau.equal(a, flambeau.rand(2))
+    True
+    """
     return default_generator.get_state()
 
 
@@ -47,7 +59,14 @@ def set_states(saved: list[tuple[Any, Any]]) -> None:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seeds the generators of all devices."""
+    """Seeds the generators of all devices.
+
+    >>> _ = flambeau.manual_seed(0)
+    >>> a = flambeau.rand(2)
+    >>> _ = flambeau.manual_seed(0)
+    >>> flambeau.equal(a, flambeau.rand(2))
+    True
+    """
     seed = int(seed)
     for module in _other_devices():
         module.manual_seed_all(seed)
@@ -55,7 +74,11 @@ def manual_seed(seed: int) -> Generator:
 
 
 def seed() -> int:
-    """Seeds from the system's entropy, and returns the seed."""
+    """Seeds from the system's entropy, and returns the seed.
+
+    >>> isinstance(flambeau.seed(), int)
+    True
+    """
     chosen = default_generator.seed()
     for module in _other_devices():
         module.manual_seed_all(chosen)
@@ -63,6 +86,12 @@ def seed() -> int:
 
 
 def initial_seed() -> int:
+    """The seed of the default generator.
+
+    >>> _ = flambeau.manual_seed(7)
+    >>> flambeau.initial_seed()
+    7
+    """
     return default_generator.initial_seed()
 
 

@@ -139,3 +139,17 @@ def test_examples_of_a_package_run(package):
         test = doctest.DocTestParser().get_doctest(inspect.getdoc(value), scope, name, None, 0)
         failures = doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE).run(test).failed
         assert failures == 0, f"an example of {package}.{name} failed"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("owner", [flambeau, flambeau.Tensor], ids=["functions", "methods"])
+def test_examples_of_functions_written_in_python_run(owner):
+    """The others are operators, whose examples lie beside their records."""
+    members = {name: getattr(owner, name) for name in dir(owner) if not name.startswith("_")}
+    python = {name: inspect.getdoc(value) or "" for name, value in members.items() if hasattr(value, "__code__")}
+    examples = {name: text for name, text in python.items() if ">>>" in text}
+    assert len(examples) >= (80 if owner is flambeau else 14)
+    for name, text in examples.items():
+        test = doctest.DocTestParser().get_doctest(text, {"flambeau": flambeau}, name, None, 0)
+        flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+        assert doctest.DocTestRunner(verbose=False, optionflags=flags).run(test).failed == 0, name

@@ -15,6 +15,11 @@ __all__ = ["tensor", "as_tensor", "asarray", "from_numpy", "frombuffer", "from_d
 
 
 def is_tensor(obj: Any, /) -> bool:
+    """Whether an object is a tensor.
+
+    >>> flambeau.is_tensor(flambeau.ones(1)), flambeau.is_tensor(1.0)
+    (True, False)
+    """
     return isinstance(obj, Tensor)
 
 
@@ -28,7 +33,15 @@ _NUMPY_TO_DTYPE = {
 
 
 def from_numpy(array: Any, /) -> Tensor:
-    """A tensor over the memory of a NumPy array."""
+    """A tensor over the memory of a NumPy array.
+
+    >>> import numpy
+    >>> a = numpy.zeros(2)
+    >>> x = flambeau.from_numpy(a)
+    >>> a[0] = 1
+    >>> x
+    tensor([1., 0.], dtype=torch.float64)
+    """
     is_array = hasattr(type(array), "__setitem__")  # a scalar of NumPy has all else, and never changes
     if is_array and type(array).__module__ == "numpy":
         tensor = _C._from_array(array)
@@ -159,7 +172,14 @@ def _plain(data: Any) -> Any:
 def tensor(
     data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
-    """A new tensor with a copy of data."""
+    """A new tensor with a copy of data.
+
+    >>> flambeau.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    >>> flambeau.tensor(0.5, dtype=flambeau.float64)
+    tensor(0.5000, dtype=torch.float64)
+    """
     if isinstance(data, Tensor):
         warnings.warn(
             "[tensor] expected data, got a tensor: write data.clone(), or data.detach().clone() to leave its history",
@@ -178,7 +198,12 @@ def tensor(
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """A tensor of data, sharing its memory when dtype and device allow."""
+    """A tensor of data, sharing its memory when dtype and device allow.
+
+    >>> x = flambeau.tensor([1, 2])
+    >>> flambeau.as_tensor(x) is x, flambeau.as_tensor([0.5, 1.5])
+    (True, tensor([0.5000, 1.5000]))
+    """
     shared = _shared(data)
     if shared is None:
         return tensor(data, dtype=dtype, device=device)
@@ -190,7 +215,11 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """A tensor of an object: an array, a buffer or a sequence; shares its memory where it can unless copy=True."""
+    """A tensor of an object: an array, a buffer or a sequence; shares its memory where it can unless copy=True.
+
+    >>> flambeau.asarray([1, 2], dtype=flambeau.float64)
+    tensor([1., 2.], dtype=torch.float64)
+    """
     shared = _shared(obj)
     if type(obj).__name__ == "PyCapsule":
         shared = _C._from_dlpack(obj)
@@ -233,7 +262,11 @@ def _warn_readonly() -> None:
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A 1-d tensor over the memory of an object with the buffer protocol."""
+    """A 1-d tensor over the memory of an object with the buffer protocol.
+
+    >>> flambeau.frombuffer(bytearray(b"\\x01\\x02"), dtype=flambeau.uint8)
+    tensor([1, 2], dtype=torch.uint8)
+    """
     try:
         view = memoryview(buffer)
     except TypeError:
@@ -281,7 +314,12 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of another library's array, or of a DLPack capsule."""
+    """A tensor over the memory of another library's array, or of a DLPack capsule.
+
+    >>> import numpy
+    >>> flambeau.from_dlpack(numpy.arange(3))
+    tensor([0, 1, 2])
+    """
     capsule = _capsule_of(ext_tensor) if hasattr(ext_tensor, "__dlpack__") else ext_tensor
     if type(capsule).__name__ != "PyCapsule":
         raise RuntimeError(
@@ -353,7 +391,11 @@ _numpy_api: tuple[Any, Any] | None = None  # NumPy's table of functions for exte
 
 @_method
 def numpy(self: Tensor, *, force: bool = False) -> Any:
-    """The tensor as a NumPy array over the same memory."""
+    """The tensor as a NumPy array over the same memory.
+
+    >>> flambeau.arange(3).numpy()
+    array([0, 1, 2])
+    """
     global _numpy_api
     if _numpy_api is None:
         import numpy as np

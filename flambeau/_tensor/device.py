@@ -15,11 +15,20 @@ _entered: list[Any] = []  # what to go back to, for each `with` block
 
 
 def set_default_device(device: Any) -> None:
-    """Make new tensors on this device from now on; None means the CPU."""
+    """Make new tensors on this device from now on; None means the CPU.
+
+    >>> flambeau.set_default_device("cpu")
+    >>> flambeau.set_default_device(None)
+    """
     _C._set_default_device(device)
 
 
 def get_default_device() -> Any:
+    """The device on which tensors are made when none is named.
+
+    >>> flambeau.get_default_device()
+    device(type='cpu')
+    """
     return canonical(_C._get_default_device() or _C.device("cpu"))
 
 

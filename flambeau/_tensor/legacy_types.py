@@ -75,7 +75,10 @@ def dtype_of(kind: Any) -> Any:
 
 
 def set_default_tensor_type(kind: Any, /) -> None:
-    """Make floating-point tensors of this type by default."""
+    """Make floating-point tensors of this type by default.
+
+    >>> flambeau.set_default_tensor_type(flambeau.FloatTensor)
+    """
     import warnings
 
     warnings.warn(

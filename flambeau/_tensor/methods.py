@@ -27,7 +27,13 @@ def _overridden(function: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
 
 @_method
 def type(self: Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
-    """The name of the tensor's type, or the tensor converted to one."""
+    """The name of the tensor's type, or the tensor converted to one.
+
+    >>> flambeau.ones(1).type()
+    'torch.FloatTensor'
+    >>> flambeau.ones(1).type(flambeau.int64)
+    tensor([1])
+    """
     from flambeau._tensor import legacy_types
 
     if dtype is None:
@@ -55,14 +61,22 @@ def get_device(self: Tensor) -> int:
 def new_tensor(
     self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
 ) -> Tensor:
-    """A new tensor of data with this tensor's dtype and device unless others are given."""
+    """A new tensor of data with this tensor's dtype and device unless others are given.
+
+    >>> flambeau.ones(1, dtype=flambeau.float64).new_tensor([1, 2])
+    tensor([1., 2.], dtype=torch.float64)
+    """
     dtype = self.dtype if dtype is None else dtype
     return fl.tensor(data, dtype=dtype, device=self.device if device is None else device, requires_grad=requires_grad)
 
 
 @_method
 def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """The legacy constructor with this tensor's dtype and device."""
+    """The legacy constructor with this tensor's dtype and device.
+
+    >>> flambeau.ones(1).new([1, 2])
+    tensor([1., 2.])
+    """
     from flambeau._tensor import legacy_new
 
     kwargs.setdefault("device", self.device)
@@ -205,7 +219,11 @@ def xpu(self: Tensor, device: Any = None, non_blocking: bool = False, memory_for
 
 @_method
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
-    """Dimensions from the outermost in memory to the innermost."""
+    """Dimensions from the outermost in memory to the innermost.
+
+    >>> flambeau.ones(2, 3).t().dim_order()
+    (1, 0)
+    """
     strides = self.stride()
     return tuple(sorted(range(self.dim()), key=lambda d: -strides[d]))
 
@@ -260,7 +278,12 @@ def storage_type(self: Tensor) -> Any:
 
 @_method
 def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
-    """Make this tensor a window on the storage of a tensor or on a storage."""
+    """Make this tensor a window on the storage of a tensor or on a storage.
+
+    >>> x = flambeau.zeros(2)
+    >>> x.set_(flambeau.ones(3))
+    tensor([1., 1., 1.])
+    """
     from flambeau.storage import TypedStorage, UntypedStorage
 
     if source is None:
@@ -288,7 +311,12 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
 
 @_method
 def is_set_to(self: Tensor, tensor: Tensor) -> bool:
-    """Whether both are the same window on the same storage."""
+    """Whether both are the same window on the same storage.
+
+    >>> x = flambeau.ones(2)
+    >>> x.is_set_to(x.view(2)), x.is_set_to(x.clone())
+    (True, False)
+    """
     same = self._storage_id() == tensor._storage_id() and self.storage_offset() == tensor.storage_offset()
     return same and self.shape == tensor.shape and self.stride() == tensor.stride()
 
@@ -323,7 +351,11 @@ def _needs_cpu(name: str, self: Tensor) -> None:
 
 @_method
 def apply_(self: Tensor, callable: Any, /) -> Tensor:
-    """Replace each element by what a Python function makes of it."""
+    """Replace each element by what a Python function makes of it.
+
+    >>> flambeau.tensor([1.0, 2.0]).apply_(lambda x: x * x)
+    tensor([1., 4.])
+    """
     _needs_cpu("apply_", self)
     return _assign(self, [callable(x) for x in self.flatten().tolist()])
 
@@ -429,7 +461,11 @@ def __setstate__(self: Tensor, state: Any) -> None:
 
 @_method
 def as_subclass(self: Tensor, cls: Any) -> Any:
-    """The same data as an object of a subclass, with the same history."""
+    """The same data as an object of a subclass, with the same history.
+
+    >>> type(flambeau.ones(1).as_subclass(flambeau.nn.Parameter)).__name__
+    'Parameter'
+    """
     return _C._as_subclass(self, cls)
 
 
@@ -472,7 +508,11 @@ def __array_namespace__(self: Tensor, *, api_version: str | None = None) -> Any:
 
 @_method
 def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
-    """The tensor on another device, as the array API standard names it."""
+    """The tensor on another device, as the array API standard names it.
+
+    >>> flambeau.ones(1).to_device("cpu")
+    tensor([1.])
+    """
     return self.to(device)
 
 

@@ -42,6 +42,11 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
     elements shown at each end of a summarised dimension. linewidth: characters in a line. profile: "default",
     "short" or "full", whose settings the other arguments override. sci_mode: True or False forces scientific notation
     on or off; None lets each tensor decide.
+
+    >>> flambeau.set_printoptions(precision=2)
+    >>> flambeau.tensor([1.2345])
+    tensor([1.23])
+    >>> flambeau.set_printoptions(profile="default")
     """
     if profile is not None:
         if profile not in PROFILES:
@@ -57,7 +62,11 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
 
 
 def get_printoptions() -> dict[str, Any]:
-    """The current options, in a form that `set_printoptions(**options)` accepts."""
+    """The current options, in a form that `set_printoptions(**options)` accepts.
+
+    >>> flambeau.get_printoptions()["precision"]
+    4
+    """
     return dataclasses.asdict(OPTIONS)
 
 

@@ -44,7 +44,11 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """The distinct values (or slices along dim) in order, with their inverse positions and counts if asked for."""
+    """The distinct values (or slices along dim) in order, with their inverse positions and counts if asked for.
+
+    >>> flambeau.unique(flambeau.tensor([3, 1, 3]), return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
     if fl._C._has_torch_function_unary(input):
         options = {"sorted": sorted, "return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
         return fl.overrides.handle_torch_function(unique, (input,), input, **options)
@@ -54,7 +58,11 @@ def unique(
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The first of each run of equal values (or slices along dim)."""
+    """The first of each run of equal values (or slices along dim).
+
+    >>> flambeau.unique_consecutive(flambeau.tensor([1, 1, 2, 1]))
+    tensor([1, 2, 1])
+    """
     if fl._C._has_torch_function_unary(input):
         options = {"return_inverse": return_inverse, "return_counts": return_counts, "dim": dim}
         return fl.overrides.handle_torch_function(unique_consecutive, (input,), input, **options)
@@ -76,7 +84,12 @@ def histogramdd(
     weight: Tensor | None = None,
     density: bool = False,
 ) -> HistogramDD:
-    """Counts of the points in the rows of input in a grid of bins, and the edges of the grid."""
+    """Counts of the points in the rows of input in a grid of bins, and the edges of the grid.
+
+    >>> flambeau.histogramdd(flambeau.tensor([[0.0, 0.0], [1.0, 1.0]]), bins=[2, 2]).hist
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     from flambeau.ops.reductions.statistics import histogramdd as count
 
     return HistogramDD(count(input, bins, range, weight, density))

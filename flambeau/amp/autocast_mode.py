@@ -32,12 +32,21 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether autocast is on in this thread; for CUDA when no device is named."""
+    """Whether autocast is on in this thread; for CUDA when no device is named.
+
+    >>> with flambeau.autocast("cpu"):
+    ...     flambeau.is_autocast_enabled("cpu")
+    True
+    """
     device_type = "cuda" if device_type is None else device_type
     return _absent.get((device_type, "on"), False) if device_type in _ABSENT else _C._is_autocast_enabled(device_type)
 
 
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
+    """Switch autocast on or off for a kind of device.
+
+    >>> flambeau.set_autocast_enabled("cpu", False)
+    """
     if isinstance(device_type, bool):
         device_type, enabled = "cuda", device_type
     if enabled is None:
@@ -51,7 +60,11 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
 
 
 def get_autocast_dtype(device_type: str) -> fl.dtype:
-    """The lower precision that autocast uses on a type of device."""
+    """The lower precision that autocast uses on a type of device.
+
+    >>> flambeau.get_autocast_dtype("cpu")
+    torch.bfloat16
+    """
     return (
         _absent.get((device_type, "dtype"), fl.bfloat16)
         if device_type in _ABSENT
@@ -60,6 +73,10 @@ def get_autocast_dtype(device_type: str) -> fl.dtype:
 
 
 def set_autocast_dtype(device_type: str, dtype: fl.dtype) -> None:
+    """The dtype that autocast uses for a kind of device.
+
+    >>> flambeau.set_autocast_dtype("cpu", flambeau.bfloat16)
+    """
     if device_type in _ABSENT:
         _absent[device_type, "dtype"] = dtype
     else:

@@ -46,7 +46,11 @@ def _check(name: str, input: Tensor, low: int, high: int) -> None:
 def fake_quantize_per_tensor_affine(
     input: Tensor, scale: float | Tensor, zero_point: int | Tensor, quant_min: int, quant_max: int
 ) -> Tensor:
-    """The nearest of the numbers `(i - zero_point) * scale` with `quant_min <= i <= quant_max`."""
+    """The nearest of the numbers `(i - zero_point) * scale` with `quant_min <= i <= quant_max`.
+
+    >>> flambeau.fake_quantize_per_tensor_affine(flambeau.tensor([0.12, 9.0]), 0.1, 0, 0, 10)
+    tensor([0.1000, 1.0000])
+    """
     _check("fake_quantize_per_tensor_affine", input, quant_min, quant_max)
     if not isinstance(zero_point, Tensor) and not quant_min <= zero_point <= quant_max:
         raise RuntimeError(

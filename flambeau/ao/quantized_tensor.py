@@ -74,14 +74,24 @@ class Grid(NamedTuple):
 
 
 def quantize_per_tensor(input: Tensor, scale: Any, zero_point: Any, dtype: Any) -> QuantizedTensor:
-    """The nearest numbers on a grid with one scale."""
+    """The nearest numbers on a grid with one scale.
+
+    >>> flambeau.quantize_per_tensor(flambeau.tensor([-0.5, 0.5]), 0.1, 10, flambeau.quint8).int_repr()
+    tensor([ 5, 15], dtype=torch.uint8)
+    """
     dtype = _checked("quantize_per_tensor", input, dtype)
     scale = float(scale.item() if isinstance(scale, Tensor) else scale)
     return Grid(dtype, scale, int(zero_point.item() if isinstance(zero_point, Tensor) else zero_point)).quantize(input)
 
 
 def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: Any) -> QuantizedTensor:
-    """The nearest numbers on a grid for each index of a dimension."""
+    """The nearest numbers on a grid for each index of a dimension.
+
+    >>> x, scales = flambeau.ones(2, 1), flambeau.tensor([0.1, 0.5])
+    >>> flambeau.quantize_per_channel(x, scales, flambeau.zeros(2), 0, flambeau.qint8).int_repr()
+    tensor([[10],
+            [ 2]], dtype=torch.int8)
+    """
     dtype = _checked("quantize_per_channel", input, dtype)
     if not 0 <= axis < input.dim() or scales.shape != (input.shape[axis],) or zero_points.shape != scales.shape:
         raise RuntimeError(
@@ -100,7 +110,11 @@ def channel_grid(dtype: QuantizedType, scales: Tensor, zero_points: Tensor, axis
 
 
 def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -> QuantizedTensor:
-    """On a grid between the smallest and the largest value."""
+    """On a grid between the smallest and the largest value.
+
+    >>> flambeau.quantize_per_tensor_dynamic(flambeau.tensor([0.0, 2.55]), flambeau.quint8, False).int_repr()
+    tensor([  0, 255], dtype=torch.uint8)
+    """
     dtype = _checked("quantize_per_tensor_dynamic", input, dtype)
     _, scale, zero_point = fl._ops._quantized_dynamically(input, reduce_range)
     shift = 0 if dtype is quint8 else (64 if reduce_range else 128)
@@ -144,7 +158,12 @@ def rebuild(storage: Any, offset: int, size: Any, stride: Any, quantizer: Any, *
 
 
 def dequantize(tensor: Any) -> Any:
-    """Quantized tensors as float32; lists of them, too."""
+    """Quantized tensors as float32; lists of them, too.
+
+    >>> q = flambeau.quantize_per_tensor(flambeau.tensor([0.12, 0.99]), 0.1, 0, flambeau.quint8)
+    >>> flambeau.dequantize(q)
+    tensor([0.1000, 1.0000])
+    """
     if isinstance(tensor, (list, tuple)):
         return tuple(map(dequantize, tensor))
     return tensor.dequantize()

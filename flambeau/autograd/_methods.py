@@ -42,7 +42,13 @@ def _override(name: str, args: tuple[Any, ...], *rest: Any, **kwargs: Any) -> An
 def backward(
     self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
 ) -> None:
-    """Adds the gradient of this tensor to the .grad of the leaves it depends on."""
+    """Adds the gradient of this tensor to the .grad of the leaves it depends on.
+
+    >>> x = flambeau.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
     if _C._has_torch_function_unary(self):
         return _override(
             "backward",
@@ -59,14 +65,27 @@ def backward(
 
 
 def register_hook(self: Tensor, hook: Callable[[Tensor], Any]) -> RemovableHandle:
-    """Calls `hook` with each gradient of this tensor; what it returns, if anything, replaces the gradient."""
+    """Calls `hook` with each gradient of this tensor; what it returns, if anything, replaces the gradient.
+
+    >>> x = flambeau.ones(1, requires_grad=True)
+    >>> handle = x.register_hook(lambda grad: grad * 10)
+    >>> x.sum().backward()
+    >>> x.grad
+    tensor([10.])
+    """
     if _C._has_torch_function_unary(self):
         return _override("register_hook", (self,), self, hook)
     return RemovableHandle(self._register_hook(hook))
 
 
 def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], None]) -> RemovableHandle:
-    """Calls `hook` with this leaf after a gradient was added to its .grad."""
+    """Calls `hook` with this leaf after a gradient was added to its .grad.
+
+    >>> x = flambeau.ones(1, requires_grad=True)
+    >>> handle = x.register_post_accumulate_grad_hook(lambda leaf: print(leaf.grad))
+    >>> x.sum().backward()
+    tensor([1.])
+    """
     if not self.requires_grad:
         raise RuntimeError(
             "[register_post_accumulate_grad_hook] expected a tensor that requires grad, got one that does not: cannot "
@@ -87,7 +106,12 @@ def reinforce(self: Tensor, reward: Any) -> None:
 
 
 def detach_(self: Tensor) -> Tensor:
-    """Takes the tensor off its graph."""
+    """Takes the tensor off its graph.
+
+    >>> y = flambeau.ones(1, requires_grad=True) * 2
+    >>> y.detach_().requires_grad
+    False
+    """
     _C._detach_(self)
     return self
 

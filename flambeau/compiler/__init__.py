@@ -45,7 +45,14 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """A function or module that runs captured graphs; a decorator when it is called with options only."""
+    """A function or module that runs captured graphs; a decorator when it is called with options only.
+
+    >>> @flambeau.compile
+    ... def f(x):
+    ...     return x.sin() + 1
+    >>> f(flambeau.zeros(2))
+    tensor([1., 1.])
+    """
     if mode is not None and options is not None:
         raise RuntimeError("[compile] expected mode or options, got both")
     if model is None:

@@ -282,7 +282,12 @@ def save(
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:
-    """Write an object to a path or a file object."""
+    """Write an object to a path or a file object.
+
+    >>> import io
+    >>> buffer = io.BytesIO()
+    >>> flambeau.save({"w": flambeau.ones(2)}, buffer)
+    """
     if not 2 <= pickle_protocol <= 5:
         raise ValueError(f"[save] expected a pickle protocol from 2 to 5, got {pickle_protocol}")
     if not _is_path(f) and not hasattr(f, "write"):
@@ -370,7 +375,15 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """Read what `save` wrote, here or in PyTorch. By default nothing in the file is run."""
+    """Read what `save` wrote, here or in PyTorch. By default nothing in the file is run.
+
+    >>> import io
+    >>> buffer = io.BytesIO()
+    >>> flambeau.save({"w": flambeau.ones(2)}, buffer)
+    >>> _ = buffer.seek(0)
+    >>> flambeau.load(buffer)
+    {'w': tensor([1., 1.])}
+    """
     if weights_only is None:
         weights_only = os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "") not in ("1", "y", "yes", "true")
         if pickle_module is not None:

@@ -174,7 +174,12 @@ def sparse_coo_tensor(
     pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """A sparse tensor with values at coordinates; coordinates that occur more than once add up."""
+    """A sparse tensor with values at coordinates; coordinates that occur more than once add up.
+
+    >>> flambeau.sparse_coo_tensor([[0, 1], [1, 0]], [3.0, 4.0], (2, 2)).to_dense()
+    tensor([[0., 3.],
+            [4., 0.]])
+    """
     if values is None and (size is None or indices is None):
         size = indices if size is None else size
         out = empty_coo(size, dtype=dtype, device=device)
@@ -259,7 +264,11 @@ def sparse_compressed_tensor(
     device: Any = None, pin_memory: bool = False, requires_grad: bool = False, check_invariants: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """Sparse matrices with their elements, or blocks of them, row by row (sparse_csr, sparse_bsr) or column by column
-    (sparse_csc, sparse_bsc). Dimensions before the last of the indices are batches, those after the elements dense."""
+    (sparse_csc, sparse_bsc). Dimensions before the last of the indices are batches, those after the elements dense.
+
+    >>> flambeau.sparse_compressed_tensor([0, 1], [1], [5.0], (1, 2), layout=flambeau.sparse_csr).to_dense()
+    tensor([[0., 5.]])
+    """
     if layout not in COMPRESSED:
         raise RuntimeError(f"[sparse_compressed_tensor] expected a compressed sparse layout, got {layout}")
     values = fl.as_tensor(values, dtype=dtype, device=device)
@@ -343,22 +352,42 @@ def _compressed_like(layout: Any) -> Any:
 
 
 def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
-    """Sparse matrices with their elements row by row."""
+    """Sparse matrices with their elements row by row.
+
+    >>> flambeau.sparse_csr_tensor([0, 1, 2], [1, 0], [3.0, 4.0], (2, 2)).to_dense()
+    tensor([[0., 3.],
+            [4., 0.]])
+    """
     return _compressed_like(_C.sparse_csr)(crow_indices, col_indices, values, size, **options)
 
 
 def sparse_csc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
-    """Sparse matrices with their elements column by column."""
+    """Sparse matrices with their elements column by column.
+
+    >>> flambeau.sparse_csc_tensor([0, 1, 2], [1, 0], [4.0, 3.0], (2, 2)).to_dense()
+    tensor([[0., 3.],
+            [4., 0.]])
+    """
     return _compressed_like(_C.sparse_csc)(ccol_indices, row_indices, values, size, **options)
 
 
 def sparse_bsr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
-    """Sparse matrices with blocks of elements row by row."""
+    """Sparse matrices with blocks of elements row by row.
+
+    >>> flambeau.sparse_bsr_tensor([0, 1], [1], [[[1.0], [2.0]]], (2, 2)).to_dense()
+    tensor([[0., 1.],
+            [0., 2.]])
+    """
     return _compressed_like(_C.sparse_bsr)(crow_indices, col_indices, values, size, **options)
 
 
 def sparse_bsc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, **options: Any) -> Tensor:
-    """Sparse matrices with blocks of elements column by column."""
+    """Sparse matrices with blocks of elements column by column.
+
+    >>> flambeau.sparse_bsc_tensor([0, 0, 1], [0], [[[1.0], [2.0]]], (2, 2)).to_dense()
+    tensor([[0., 1.],
+            [0., 2.]])
+    """
     return _compressed_like(_C.sparse_bsc)(ccol_indices, row_indices, values, size, **options)
 
 

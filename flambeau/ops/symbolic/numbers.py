@@ -532,32 +532,60 @@ def _extreme(name: str, a: Any, b: Any) -> Any:
 
 
 def sym_max(a: Any, b: Any) -> Any:
+    """The larger of two sizes.
+
+    >>> flambeau.sym_max(2, 3)
+    3
+    """
     return _extreme("max", a, b)
 
 
 def sym_min(a: Any, b: Any) -> Any:
+    """The smaller of two sizes.
+
+    >>> flambeau.sym_min(2, 3)
+    2
+    """
     return _extreme("min", a, b)
 
 
 def sym_float(a: Any) -> Any:
+    """A size as a float, which may be symbolic.
+
+    >>> flambeau.sym_float(3)
+    3.0
+    """
     if isinstance(a, SymFloat):
         return a
     return a.__sym_float__() if isinstance(a, SymInt) else float(a)
 
 
 def sym_int(a: Any) -> Any:
-    """The integer part of a number."""
+    """The integer part of a number.
+
+    >>> flambeau.sym_int(2.9)
+    2
+    """
     if isinstance(a, SymFloat):
         return math.trunc(a)
     return a if isinstance(a, SymInt) else int(a)
 
 
 def sym_not(a: Any) -> Any:
+    """Not, of a condition on sizes.
+
+    >>> flambeau.sym_not(2 == 3)
+    True
+    """
     return a.__sym_not__() if isinstance(a, SymBool) else not a
 
 
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
-    """t if b, else f."""
+    """t if b, else f.
+
+    >>> flambeau.sym_ite(True, 1, 2)
+    1
+    """
     if not isinstance(b, (bool, SymBool)):
         raise AssertionError(f"[sym_ite] expected a bool condition, got {type(b).__name__}")
     if type(t) is not type(f):
@@ -566,7 +594,11 @@ def sym_ite(b: Any, t: Any, f: Any) -> Any:
 
 
 def sym_sum(*args: Any) -> Any:
-    """The sum of numbers, given one by one or as a list."""
+    """The sum of numbers, given one by one or as a list.
+
+    >>> flambeau.sym_sum([1, 2, 3])
+    6
+    """
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
         args = tuple(args[0])
     return sum(args)
