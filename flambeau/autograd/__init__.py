@@ -89,6 +89,8 @@ def _make_grads(outputs: Sequence[Any], grads: Sequence[Any], is_grads_batched: 
                         f"has a dtype of {g.dtype} and output[{i}] has a dtype of {out.dtype}."
                     )
             made.append(g)
+        elif g is None and not isinstance(out, Tensor) and not _is_edge(out):
+            raise TypeError(f"[backward] expected Tensors or edges of a graph, got {type(out).__name__}")
         elif g is None:
             made.append(_first_gradient(out) if not isinstance(out, Tensor) or out.requires_grad else None)
         else:
