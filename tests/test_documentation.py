@@ -7,6 +7,7 @@ import inspect
 import operator
 import pydoc
 import rlcompleter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,8 @@ def test_examples_of_functions_written_in_python_run(owner):
     members = {name: getattr(owner, name) for name in dir(owner) if not name.startswith("_")}
     python = {name: inspect.getdoc(value) or "" for name, value in members.items() if hasattr(value, "__code__")}
     examples = {name: text for name, text in python.items() if ">>>" in text}
+    if find_spec("torch") is None:  # the example has a tensor of PyTorch
+        examples.pop("from_torch", None)
     assert len(examples) >= (80 if owner is flambeau else 14)
     for name, text in examples.items():
         test = doctest.DocTestParser().get_doctest(text, {"flambeau": flambeau}, name, None, 0)
