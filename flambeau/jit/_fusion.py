@@ -12,6 +12,8 @@ from typing import Any
 
 import flambeau
 from flambeau import _C, jit
+from flambeau._dynamo.breaks import GraphBreakError
+from flambeau._inductor.failures import Origin, report
 from flambeau.jit import _types as T
 from flambeau.jit._ir import Graph, Node, Value
 
@@ -150,10 +152,13 @@ class Region:
             return self.function.run()(*args)
         try:
             return self.compiled(*inputs, *state)
-        except Exception:
-            # What the compiler cannot take runs as before; an error of the program is raised there, with its line.
+        except Exception as error:
+            # An error of the program is raised again here, with its line, and the region stays.
+            result = self.function.run()(*args)
             self.function._region = False
-            return self.function.run()(*args)
+            if not isinstance(error, GraphBreakError):  # what cannot be captured runs as before
+                report(Origin(f"the script {self.function.name}"), error)
+            return result
 
 
 _TO_NUMBER = frozenset({"aten::Int", "aten::IntImplicit", "aten::ScalarImplicit", "aten::item"})

@@ -93,3 +93,24 @@ def test_errors_show_the_line():
     warm(product, fl.ones(2, 3), fl.ones(3, 2))
     with pytest.raises(RuntimeError, match="failed in the TorchScript interpreter"):
         product(fl.ones(2, 3), fl.ones(2, 3))
+    assert product.function._region, "one wrong call does not end compiling"
+
+
+def test_a_failure_of_the_compiler_is_reported_once(monkeypatch):
+    @fl.jit.script
+    def chain(x):
+        return (x * 2).tanh().exp() + 1
+
+    for _ in range(_fusion.WARM_UP):
+        chain(fl.ones(2))
+
+    def broken(*args, **kwargs):
+        def fail(*inputs):
+            raise OSError("no space")
+
+        return fail
+
+    monkeypatch.setattr(fl, "compile", broken)
+    with pytest.warns(RuntimeWarning, match=r"the script \S*chain could not be compiled: OSError: no space"):
+        fl.testing.assert_close(chain(fl.ones(2)), (fl.ones(2) * 2).tanh().exp() + 1)
+    assert chain.function._region is False
