@@ -536,6 +536,13 @@ std::vector<Tensor> Recorder::inputs_of(const Graph& graph) const {
   return inputs;
 }
 
+Graph Recorder::recorded(std::vector<Tensor>& inputs, std::vector<int>& outputs) {
+  const std::unique_lock<std::recursive_mutex> held = lock();
+  outputs = graph_.outputs();
+  inputs = inputs_of(graph_);
+  return graph_;
+}
+
 void Recorder::store(const Graph& graph, const std::vector<int>& outputs, std::vector<Tensor>& results) {
   FL_CHECK(results.size() == outputs.size(), "[lazy] expected ", int64_t(outputs.size()), " results, got ",
            int64_t(results.size()));

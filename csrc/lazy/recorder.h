@@ -48,6 +48,8 @@ class Recorder {
 
   // Runs what has been recorded.
   void flush(const char* why);
+  // A copy of what has been recorded and has not run yet, its inputs, and the slots that are wanted.
+  Graph recorded(std::vector<Tensor>& inputs, std::vector<int>& outputs);
   // The tensor on the device below.
   Tensor on_base(const Tensor& t, const char* why);
   // A tensor of the device below as one of this device.

@@ -296,6 +296,17 @@ PyObject* flush(PyObject*, PyObject* args) {
   });
 }
 
+PyObject* recorded(PyObject*, PyObject* name) {
+  // _lazy_recorded(name) -> (graph, inputs): what has been recorded and has not run yet.
+  return guarded([&]() -> PyObject* {
+    Recorder& recorder = recorder_named(PyUnicode_AsUTF8(name));
+    std::vector<Tensor> inputs;
+    std::vector<int> outputs;
+    const Graph graph = recorder.recorded(inputs, outputs);
+    return Py_BuildValue("(NN)", graph_object(graph, outputs, recorder.base()), tensors_object(inputs));
+  });
+}
+
 PyObject* on_base(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(o);
@@ -335,6 +346,7 @@ PyObject* clear_metrics(PyObject*, PyObject* name) {
 
 PyMethodDef lazy_functions[] = {{"_lazy_recorder", make_recorder, METH_VARARGS, nullptr},
                                 {"_lazy_flush", flush, METH_VARARGS, nullptr},
+                                {"_lazy_recorded", recorded, METH_O, nullptr},
                                 {"_lazy_on_base", on_base, METH_O, nullptr},
                                 {"_lazy_set", set_recorder, METH_VARARGS, nullptr},
                                 {"_lazy_metrics", metrics, METH_O, nullptr},

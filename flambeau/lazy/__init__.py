@@ -10,7 +10,7 @@ streams are parameters, so that a new learning rate compiles nothing. `flambeau.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -23,7 +23,10 @@ from flambeau.backends.device import RegisteredDevice
 from flambeau.lazy import metrics
 from flambeau.lazy.graph import Graph, Replay
 
-__all__ = ["Compilation", "compilations", "compile", "mark_step", "metrics", "over", "set_limit", "sync"]
+__all__ = [
+    "Compilation", "compilations", "compile", "mark_step", "metrics", "over",
+    "recorded_apart", "set_limit", "sync",
+]  # fmt: skip
 
 _NAME = "lazy"
 
@@ -77,20 +80,33 @@ def _base() -> Any:
     return _below
 
 
-def compile(function: Callable[..., Any] | None = None, *, device: str = _NAME) -> Any:
-    """A function whose calls on lazy tensors run as programs of their own: what was recorded before runs first, and
-    the results are there when it returns."""
-    if function is None:
-        return functools.partial(compile, device=device)
+class recorded_apart(contextlib.ContextDecorator):
+    """A context, or a decorator, in which calls on a recording device become programs of their own: what was recorded
+    before runs first, and the results are there when it ends. With `full_graph` there has to be one program."""
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        _C._lazy_flush(device, "a compiled function begins")
-        results = function(*args, **kwargs)
-        _C._lazy_flush(device, "a compiled function ends")
-        return results
+    def __init__(self, device: str, full_graph: bool = False) -> None:
+        self._device, self._full_graph = device, full_graph
+        self._graphs: list[int] = []  # that had run when each open context began
 
-    return call
+    def _count(self) -> int:
+        return int(_C._lazy_metrics(self._device)["graphs"])
+
+    def __enter__(self) -> recorded_apart:
+        _C._lazy_flush(self._device, "a compiled function begins")
+        self._graphs.append(self._count())
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        early = self._count() - self._graphs.pop()
+        _C._lazy_flush(self._device, "a compiled function ends")
+        if self._full_graph and early and exception[0] is None:
+            raise RuntimeError(f"[compile] expected one graph because of full_graph=True, got {early} that ended early")
+
+
+def compile(function: Callable[..., Any] | None = None, *, device: str = _NAME, full_graph: bool = False) -> Any:
+    """A function whose calls on lazy tensors run as programs of their own; without a function: a decorator or a context."""
+    apart = recorded_apart(device, full_graph)
+    return apart if function is None else apart(function)
 
 
 # ---------------------------------------------------------------- programs
@@ -146,6 +162,7 @@ def make(name: str, base: Any, program: Any, synchronize: Any, module: Any, *, s
     device = RecordingDevice(name, synchronize, module)
     _C._lazy_recorder(name, base, program, single_calls)
     register_recorder(name, device)
+    metrics.recorders.append(name)
 
 
 _below = fl.device("cpu")

@@ -9,6 +9,7 @@ from flambeau import _C
 __all__ = [
     "clear_all",
     "clear_counters",
+    "clear_metrics",
     "counter_names",
     "counter_value",
     "metric_data",
@@ -18,6 +19,7 @@ __all__ = [
 
 _times: dict[str, list[float]] = {}
 _counts: dict[str, int] = {}
+recorders: list[str] = []  # devices that record
 
 
 def add(name: str, seconds: float) -> None:
@@ -30,7 +32,12 @@ def count(name: str, by: int = 1) -> None:
 
 
 def _native() -> dict[str, int]:
-    return _C._lazy_metrics("lazy")  # type: ignore[no-any-return]
+    """What the recorders of all devices counted."""
+    total: dict[str, int] = {}
+    for name in recorders:
+        for key, value in _C._lazy_metrics(name).items():
+            total[key] = total.get(key, 0) + value
+    return total
 
 
 def _counters() -> dict[str, int]:
@@ -69,11 +76,16 @@ def clear_counters() -> None:
     _counts.clear()
 
 
+def clear_metrics() -> None:
+    _times.clear()
+
+
 def clear_all() -> None:
     """Begins to count anew."""
     _times.clear()
     _counts.clear()
-    _C._lazy_clear_metrics("lazy")
+    for name in recorders:
+        _C._lazy_clear_metrics(name)
 
 
 def metrics_report() -> str:

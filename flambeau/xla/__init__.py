@@ -11,9 +11,10 @@ CPU client of jaxlib (extra `flambeau[xla]`). A graph with an operator that has 
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau as fl
@@ -22,14 +23,21 @@ from flambeau.lazy import Replay, make, metrics
 from flambeau.lazy.graph import Graph
 from flambeau.xla import engine
 
-__all__ = ["compile", "device", "device_count", "load", "sync"]
+__all__ = [
+    "compile", "device", "device_count", "devices", "launch", "load", "manual_seed", "real_devices", "step", "sync",
+]  # fmt: skip
+
+__version__ = "2.9.0"  # of PyTorch/XLA, whose names these are
 
 _NAME = "xla"
+_closures: list[Callable[[], None]] = []  # run after the next step
 
 
 def device(index: int | None = None) -> Any:
     """The XLA device."""
-    return fl.device(_NAME) if index is None else fl.device(_NAME, index)
+    if index not in (None, 0):
+        raise ValueError(f"[xla.device] expected 0, the only device, got {index}")
+    return fl.device(_NAME)
 
 
 def device_count() -> int:
@@ -40,18 +48,56 @@ def devices() -> list[Any]:
     return [device()]
 
 
-def sync(wait: bool = False) -> None:
-    """Runs what has been recorded."""
+def real_devices() -> list[str]:
+    """The hardware behind the devices, by name."""
+    return [f"{engine.platform().upper()}:0"]
+
+
+def sync(wait: bool = False, reset_scope: bool = True) -> None:
+    """Runs what has been recorded, then the closures of the step."""
     _C._lazy_flush(_NAME, "sync")
+    pending = list(_closures)
+    _closures.clear()
+    for closure in pending:
+        closure()
+
+
+@contextlib.contextmanager
+def step() -> Iterator[None]:
+    """What is recorded inside runs as a program of its own."""
+    sync()
+    try:
+        yield
+    finally:
+        sync()
 
 
 def compile(
-    function: Callable[..., Any] | None = None, full_graph: bool = False, name: str | None = None, **_: Any
+    function: Callable[..., Any] | None = None,
+    full_graph: bool = False,
+    name: str | None = None,
+    num_different_graphs_allowed: int | None = None,
 ) -> Any:
-    """A function whose calls run as programs of their own, as `flambeau.lazy.compile`."""
-    from flambeau import lazy
+    """A function whose calls run as programs of their own. Without a function: a context, or a decorator."""
+    from flambeau.lazy import recorded_apart
 
-    return lazy.compile(function, device=_NAME)
+    if function is None:
+        return recorded_apart(_NAME, full_graph)
+    return recorded_apart(_NAME, full_graph)(function)
+
+
+def launch(
+    function: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    start_method: str = "spawn",
+    debug_single_process: bool = False,
+) -> None:
+    """Calls function(index, *args) for every device, of which there is one: in this process."""
+    function(0, *args)
+
+
+def manual_seed(seed: int, device: Any = None) -> None:
+    fl.manual_seed(seed)
 
 
 def load(path: str) -> Any:
@@ -78,8 +124,11 @@ def _program(graph: Graph, inputs: list[Any], reason: str) -> Any:
     return program
 
 
+_MODULES = ("amp", "core", "debug", "distributed", "pjrt", "printer", "runtime", "stablehlo", "_XLAC")
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("core", "debug", "stablehlo", "pjrt", "runtime", "printer"):
+    if name in _MODULES:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
@@ -87,3 +136,16 @@ def __getattr__(name: str) -> Any:
 
 
 make(_NAME, fl.device("cpu"), _program, sync, sys.modules[__name__], single_calls=False)
+
+
+def _register_backend() -> None:
+    """`compile(f, backend="openxla")`: the graph of a function is recorded as a program of its own."""
+    from flambeau._dynamo.backends import register_backend
+
+    def openxla(gm: Any, example_inputs: Any, **_: Any) -> Any:
+        return compile(gm.forward)
+
+    register_backend(openxla, name="openxla")
+
+
+_register_backend()

@@ -1,8 +1,12 @@
-"""The functions of torch_xla.runtime that a single process needs."""
+"""The functions of torch_xla.runtime: one process with one device."""
 
 from __future__ import annotations
 
-__all__ = ["device_type", "global_ordinal", "local_ordinal", "world_size"]
+__all__ = [
+    "addressable_device_count", "addressable_runtime_device_count", "device_type", "global_device_count", "global_ordinal",
+    "global_runtime_device_count", "is_spmd", "local_device_count", "local_ordinal",
+    "local_process_count", "process_count", "process_index", "set_device_type", "use_spmd", "using_pjrt", "world_size",
+]  # fmt: skip
 
 
 def world_size() -> int:
@@ -17,7 +21,47 @@ def local_ordinal() -> int:
     return 0
 
 
+def process_index() -> int:
+    return 0
+
+
+def process_count() -> int:
+    return 1
+
+
+local_process_count = process_count
+
+
+def global_device_count() -> int:
+    return 1
+
+
+global_runtime_device_count = global_device_count
+local_device_count = addressable_device_count = addressable_runtime_device_count = global_device_count
+
+
 def device_type() -> str:
+    """The kind of hardware, as the client calls it."""
     from flambeau.xla import engine
 
     return engine.platform().upper()
+
+
+def set_device_type(pjrt_device: str) -> None:
+    """Asks for a kind of hardware by name; the client that is there has to be of it."""
+    from flambeau.xla import engine
+
+    if pjrt_device.upper() != engine.platform().upper():
+        raise ValueError(f"[xla.set_device_type] expected {engine.platform().upper()!r}, got {pjrt_device!r}")
+
+
+def using_pjrt() -> bool:
+    return True
+
+
+def use_spmd(auto: bool = False) -> None:
+    """Shardings over one device change nothing."""
+
+
+def is_spmd() -> bool:
+    return False

@@ -1,0 +1,1 @@
+"""Loaders, processes and shardings, over the one device that a process has."""
