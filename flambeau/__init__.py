@@ -18,11 +18,23 @@ _unset = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}.isdisjoint(_os.environ)
 if _unset:
     _os.environ["GOMP_SPINCOUNT"] = "1000"
 
+try:
+    from flambeau._C import Tensor as _Tensor
+except ImportError as _error:
+    from importlib.util import find_spec as _find_spec
+
+    if (_spec := _find_spec("flambeau._C")) is not None and _spec.origin is not None:
+        raise  # it is there, and does not load: the loader says why
+    raise ImportError(
+        f"flambeau's native module is not built in {_os.path.dirname(__file__)} for this Python "
+        f"({sys.version_info.major}.{sys.version_info.minor}): run `make dev` in the checkout, or start Python from "
+        "another folder to use an installed flambeau"
+    ) from _error
 from flambeau import _C, _compat, _libraries
 
 if _unset:
     del _os.environ["GOMP_SPINCOUNT"]
-del _unset
+del _unset, _Tensor
 from flambeau._C import *
 from flambeau.version import __version__ as __version__
 

@@ -57,7 +57,8 @@ Accelerator* accelerator() {
 
 Accelerator& the_accelerator() {
   Accelerator* a = accelerator();
-  FL_CHECK(a != nullptr, "[cuda] expected a CUDA device, got a machine or build without one: ", reason);
+  FL_CHECK(a != nullptr, "[cuda] expected a CUDA device, got a machine or build without one: ", reason,
+           "; use device 'cpu', or see `flambeau env` for what was looked for");
   return *a;
 }
 

@@ -66,6 +66,17 @@ std::string to_string(Device d) {
   return s;
 }
 
+namespace {
+// What the writer of an unknown device may have meant.
+const char* device_hint(const std::string& name) {
+  if (name == "gpu" || name == "GPU" || name == "CUDA") return "; write 'cuda'";
+  if (name == "CPU") return "; write 'cpu'";
+  for (const char* dtype : {"float", "int", "bool", "half", "double", "long", "uint", "complex", "bfloat"})
+    if (name.rfind(dtype, 0) == 0) return "; a dtype is written without quotes, as in torch.float32";
+  return "";
+}
+}  // namespace
+
 Device parse_device(const std::string& text) {
   const size_t colon = text.find(':');
   const std::string name = text.substr(0, colon);
@@ -87,7 +98,8 @@ Device parse_device(const std::string& text) {
   int type = find();
   if (type < 0 && load_device && load_device(name)) type = find();
   if (type >= 0) return Device{static_cast<DeviceType>(type), static_cast<int8_t>(index)};
-  fail("[device] expected a known device type (cpu, meta, cuda or a registered one), got '", text, "'");
+  fail("[device] expected a known device type (cpu, meta, cuda or a registered one), got '", text, "'",
+       device_hint(name));
 }
 
 }  // namespace fl

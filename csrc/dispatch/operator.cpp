@@ -239,7 +239,7 @@ void detail::check_one_device(const Operator& op, const Value* args) {
     FL_CHECK(t->device == first->device || (t->sizes.empty() && t->device.type == DeviceType::CPU) ||
                  first->device.type == DeviceType::Meta,
              "[", op.schema.name, "] expected all tensors on one device, got ", to_string(first->device),
-             " and ", to_string(t->device));
+             " and ", to_string(t->device), "; move them to one with .to(device)");
   };
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
     if (args[i].is_tensor()) look(args[i].tensor_impl());

@@ -68,7 +68,8 @@ Dims output_sizes(const Geometry& g, const Tensor& input, const Tensor& weight, 
   FL_CHECK(weight.dim() == g.ndim + 2, "[", op, "] expected a weight of ", g.ndim + 2,
            " dimensions, got shape ", weight.sizes());
   FL_CHECK(input.dtype() == weight.dtype(), "[", op, "] expected input and weight of one dtype, got ",
-           name_of(input.dtype()), " and ", name_of(weight.dtype()));
+           name_of(input.dtype()), " and ", name_of(weight.dtype()), "; convert the input with .to(",
+           name_of(weight.dtype()), ")");
   FL_CHECK(input.dtype() != DType::Bool, "[", op, "] expected a numeric dtype, got bool");
   Dims sizes, strides;
   batched(input, g.ndim, sizes, strides);
@@ -80,7 +81,8 @@ Dims output_sizes(const Geometry& g, const Tensor& input, const Tensor& weight, 
   const int64_t channels = g.transposed ? weight.size(0) : weight.size(1) * g.groups;
   FL_CHECK(sizes[1] == channels, "[", op, "] expected an input of ", channels,
            " channels for a weight of shape ", weight.sizes(), " and groups = ", g.groups, ", got shape ",
-           input.sizes());
+           input.sizes(),
+           input.size(-1) == channels ? "; its channels are last: permute them to dimension 1" : "");
   const int64_t out_channels = g.transposed ? weight.size(1) * g.groups : weight.size(0);
   if (bias.defined()) {
     FL_CHECK(bias.dim() == 1 && bias.size(0) == out_channels, "[", op, "] expected a bias of shape (",

@@ -14,9 +14,9 @@ namespace {
 
 void check_operands(const char* op, const Tensor& a, const Tensor& b) {
   FL_CHECK(a.dtype() == b.dtype(), "[", op, "] expected operands of one dtype, got ", name_of(a.dtype()),
-           " and ", name_of(b.dtype()));
+           " and ", name_of(b.dtype()), "; convert one of them with .to(dtype)");
   FL_CHECK(a.device() == b.device(), "[", op, "] expected operands on one device, got ",
-           to_string(a.device()), " and ", to_string(b.device()));
+           to_string(a.device()), " and ", to_string(b.device()), "; move one of them with .to(device)");
   FL_CHECK_KIND(a.dtype() != DType::Bool, NotImplemented, "[", op, "] expected a numeric dtype, got bool");
 }
 
@@ -305,6 +305,14 @@ Tensor matmul(const Tensor& self, const Tensor& other) {
   return out;
 }
 
+// What to do about an input whose trailing dimensions together are the features.
+const char* flatten_hint(IntSpan sizes, int64_t features) {
+  int64_t trailing = 1;
+  for (size_t d = sizes.size(); d-- > 1;)
+    if ((trailing *= sizes[d]) == features) return "; flatten its trailing dimensions first";
+  return "";
+}
+
 // x @ weight.T + bias over the last dimension of x; leading dimensions are folded into rows.
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   FL_CHECK(input.dim() > 0, "[linear] expected an input with at least one dimension, got ", input.sizes());
@@ -312,8 +320,9 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
            "[linear] expected a weight of one or two dimensions, got ", weight.sizes());
   FL_CHECK(weight.dim() == 2 || !bias.defined() || bias.dim() == 0 || input.dim() != 2,
            "[linear] expected a weight matrix with a bias, got ", weight.sizes());
-  FL_CHECK(input.size(-1) == weight.size(-1), "[linear] expected (..., k) and (n, k), got ", input.sizes(),
-           " and ", weight.sizes());
+  FL_CHECK(input.size(-1) == weight.size(-1), "[linear] expected an input of ", weight.size(-1),
+           " features for a weight of shape ", weight.sizes(), ", got shape ", input.sizes(),
+           flatten_hint(input.sizes(), weight.size(-1)));
   check_operands("linear", input, weight);
   const Tensor a = input.dim() == 1 ? row(input) : input;
   const Tensor b = weight.dim() == 1 ? column(weight)

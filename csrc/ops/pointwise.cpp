@@ -43,7 +43,7 @@ void settle_device(const PointwiseDef& def, const Value* args, Settled& s) {
         else
           FL_CHECK(t->device.type == DeviceType::CPU && t->sizes.empty(), "[", def.name,
                    "] expected all tensors on one device, got ", to_string(s.device), " and ",
-                   to_string(t->device));
+                   to_string(t->device), "; move them to one with .to(device)");
       }
     }
     s.only_scalars = s.only_scalars && t->device.type == DeviceType::CPU && t->sizes.empty();

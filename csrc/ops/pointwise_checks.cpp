@@ -38,7 +38,8 @@ void no_bool(const PointwiseDef& def, const Value* const* operand, const Scalar*
 void mask_condition(const PointwiseDef& def, const Value* const* operand, const Scalar*, DType) {
   const DType condition = dtype_of(*operand[0]);
   FL_CHECK(condition == DType::Bool || condition == DType::UInt8, "[", def.name,
-           "] expected a bool condition, got ", name_of(condition));
+           "] expected a bool condition, got ", name_of(condition),
+           "; compare it, or convert it with .bool()");
 }
 
 void no_integer_division(const PointwiseDef& def, const Value* const* operand, const Scalar*, DType) {
@@ -55,7 +56,8 @@ void scalar_value(const PointwiseDef& def, const Value* const* operand, const Sc
   FL_CHECK(!is_complex(dtype_of(value)) || is_complex(common), "[", def.name,
            "] expected a real value for a ", name_of(common), " tensor, got a complex one");
   FL_CHECK(dtype_of(*operand[1]) == DType::Bool, "[", def.name, "] expected a bool mask, got ",
-           name_of(dtype_of(*operand[1])), ": ", def.name, "_ only supports boolean masks");
+           name_of(dtype_of(*operand[1])), ": ", def.name,
+           "_ only supports boolean masks; convert it with .bool()");
   if (!value.is_tensor()) check_fits(def.name, value.to_scalar(), common);
 }
 

@@ -85,7 +85,7 @@ void reduce_kernel(const Operator&, void* definition, KeySet, Value* args, Value
     FL_CHECK_KIND(mean, NotImplemented, "[", def.name, "] expected a dtype it is defined for, got ",
                   name_of(from));
     fail(ErrorKind::Runtime, "[", def.name, "] expected a floating point or complex dtype, got ",
-         name_of(from));
+         name_of(from), "; convert it with .float() or pass dtype=");
   }
   DType result = from;
   switch (def.result) {
@@ -110,7 +110,7 @@ void reduce_kernel(const Operator&, void* definition, KeySet, Value* args, Value
         FL_CHECK_KIND(!dims || dims->empty(), Index, "[", def.name,
                       "] expected a reduced dimension that is not empty, got shape ", self.sizes());
         fail(ErrorKind::Runtime, "[", def.name, "] expected a tensor that is not empty, got shape ",
-             self.sizes());
+             self.sizes(), "; pass dim to reduce a dimension that is not empty");
       }
   }
   Tensor out = empty(reduced_sizes(self, mask, keepdim), {result, self.device()});

@@ -518,7 +518,8 @@ PyObject* run_backward(PyObject*, PyObject* args) {
       FL_CHECK(bool(edges.back()),
                "[backward] expected tensors that require grad and have a grad_fn, got element ",
                static_cast<int64_t>(i),
-               " of tensors, which does not require grad and does not have a grad_fn");
+               " of tensors, which does not require grad and does not have a grad_fn; was it computed under "
+               "no_grad(), from detached tensors, or from parameters without requires_grad?");
       PyObject* o = PySequence_Fast_GET_ITEM(g.get(), i);
       values.push_back(o == Py_None ? Tensor() : unwrap(o));
     }

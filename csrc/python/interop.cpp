@@ -117,7 +117,8 @@ void measure(PyObject* o, size_t depth, Shape& shape, bool& first) {
   Value v;
   if (is_tensor(o)) {
     FL_CHECK_KIND(impl_of(o)->numel == 1, Value,
-                  "[tensor] expected tensors of one element inside sequences, got shape ", unwrap(o).sizes());
+                  "[tensor] expected tensors of one element inside sequences, got shape ", unwrap(o).sizes(),
+                  "; join tensors with stack()");
     v = Value(item(unwrap(o)));
   } else if (PyLong_Check(o)) {
     int overflow = 0;

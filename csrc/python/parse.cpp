@@ -297,6 +297,15 @@ std::string describe_given(const Argument& arg, PyObject* given) {
   const std::string type = Py_TYPE(given)->tp_name;
   if (arg.list && arg.type == ArgType::Tensor && is_tensor(given))
     return type + ": must be tuple of Tensors, not Tensor";
+  if (arg.type == ArgType::Tensor && !arg.list) {
+    if (type == "numpy.ndarray") return type + "; convert it with from_numpy() or tensor()";
+    if (PyList_Check(given) || PyTuple_Check(given))
+      return type + "; make it a tensor with tensor() or stack()";
+  }
+  if (arg.type == ArgType::DType && PyUnicode_Check(given))
+    return type + "; write it without quotes, as in torch.float32";
+  if (arg.type == ArgType::DType && PyType_Check(given))
+    return type + "; write a dtype of this library, as in torch.float32";
   if (!arg.list || !(PyList_Check(given) || PyTuple_Check(given))) return type;
   Argument item = arg;
   item.list = item.optional = false;

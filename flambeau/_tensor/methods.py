@@ -567,7 +567,9 @@ def is_nonzero(self: Tensor) -> bool:
 
 @_method
 def __dir__(self: Tensor) -> list[str]:
-    return sorted({*dir(self.__class__), *self.__dict__})
+    """The public and special names. Without the private ones they are few enough for Python to suggest some."""
+    private = {name for name in vars(Tensor) if name.startswith("_") and not name.startswith("__")}
+    return sorted({*dir(self.__class__), *self.__dict__} - private)
 
 
 @_method

@@ -389,7 +389,8 @@ class Optimizer:
         self._split_names(param_group)
         for p in param_group["params"]:
             if not isinstance(p, Tensor):
-                raise TypeError(f"[{type(self).__name__}] expected Tensors as parameters, got {type(p).__name__}")
+                hint = "; pass the values() of a dict, or (name, parameter) pairs" if isinstance(p, str) else ""
+                raise TypeError(f"[{type(self).__name__}] expected Tensors as parameters, got {type(p).__name__}{hint}")
             if not self.defaults.get("differentiable", None) and not (p.is_leaf or p.retains_grad):
                 raise ValueError(
                     f"[{type(self).__name__}] expected leaf Tensors as parameters, got the result of an operation ({p.grad_fn.name()})"

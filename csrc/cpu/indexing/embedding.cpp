@@ -12,7 +12,8 @@ namespace {
 
 void check_indices(const char* op, const Tensor& indices) {
   FL_CHECK(indices.dtype() == DType::Int64 || indices.dtype() == DType::Int32, "[", op,
-           "] expected int64 or int32 indices, got ", name_of(indices.dtype()));
+           "] expected int64 or int32 indices, got ", name_of(indices.dtype()),
+           "; convert them with .long()");
 }
 
 Tensor as_int64(const Tensor& t) {

@@ -159,7 +159,9 @@ Tensor right_hand_side(const Tensor& b, const Dims& lead, bool left) {
 void check_system(const char* op, const Tensor& a, const Tensor& b, bool left) {
   check_same(op, a, b);
   FL_CHECK(b.dim() >= 2 && a.size(-1) == b.size(left ? -2 : -1), "[", op,
-           "] expected shapes of a linear system, got ", a.sizes(), " and ", b.sizes());
+           "] expected shapes of a linear system, ",
+           left ? "(..., n, n) and (..., n, k)" : "(..., n, n) and (..., k, n)", ", got ", a.sizes(), " and ",
+           b.sizes());
 }
 
 Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left, bool adjoint) {

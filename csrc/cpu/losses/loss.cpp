@@ -18,12 +18,24 @@ struct Classes {
   int64_t rows() const { return batch * inner; }
 };
 
+// What to do about a target with a dimension of one class, or about scores whose classes are last.
+const char* shape_hint(const Tensor& self, const Tensor& target) {
+  if (self.dim() == 2 && target.dim() == 2 && target.size(1) == 1) return "; squeeze(1) the target";
+  if (self.dim() > 2 && IntSpan(self.sizes().data(), self.dim() - 1) == target.sizes())
+    return "; classes are dimension 1 of the input: move them there from the last dimension with movedim(-1, "
+           "1)";
+  return "";
+}
+
 Classes check_classes(const char* op, const Tensor& self, const Tensor& target, const Tensor& weight) {
   FL_CHECK(self.dim() > 0, "[", op, "] expected scores with a dimension of classes, got a 0-d tensor");
   FL_CHECK_KIND(is_floating(self.dtype()), NotImplemented, "[", op, "] expected floating point scores, got ",
                 name_of(self.dtype()));
   FL_CHECK(target.dtype() == DType::Int64 || target.dtype() == DType::UInt8, "[", op,
-           "] expected class indices of int64 or uint8, got ", name_of(target.dtype()));
+           "] expected class indices of int64 or uint8, got ", name_of(target.dtype()),
+           is_floating(target.dtype())
+               ? "; convert indices with .long(), or pass probabilities in the shape of the input"
+               : "; convert them with .long()");
   Classes g;
   const int64_t at = self.dim() == 1 ? 0 : 1;
   g.classes = self.size(at);
@@ -34,10 +46,12 @@ Classes check_classes(const char* op, const Tensor& self, const Tensor& target, 
     if (d != at) expected.push_back(self.size(d));
   if (self.dim() > 1 && target.dim() > 0)
     FL_CHECK_KIND(target.size(0) == self.size(0), Value, "[", op, "] expected one batch size, got ",
-                  self.size(0), " and ", target.size(0));
+                  self.size(0), " and ", target.size(0), " for an input of shape ", self.sizes(),
+                  " and a target of shape ", target.sizes());
   const bool one = self.dim() == 1 && target.numel() == 1 && target.dim() <= 1;
   FL_CHECK(one || IntSpan(expected) == target.sizes(), "[", op, "] expected class indices of shape ",
-           IntSpan(expected), ", got ", target.sizes());
+           IntSpan(expected), " for an input of shape ", self.sizes(), ", got ", target.sizes(),
+           shape_hint(self, target));
   FL_CHECK(!weight.defined() || (weight.dim() == 1 && weight.numel() == g.classes), "[", op,
            "] expected a weight for each of ", g.classes, " classes, got ",
            weight.defined() ? weight.sizes() : IntSpan());

@@ -145,7 +145,8 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& input, const Tensor&
   FL_CHECK(channels % groups == 0, "[group_norm] expected a number of channels divisible by num_groups, got ",
            channels, " and ", groups);
   FL_CHECK(!weight.defined() || (weight.dim() == 1 && weight.numel() == channels),
-           "[group_norm] expected a weight of ", channels, " elements, got ",
+           "[group_norm] expected an input of as many channels as the weight has elements, got ", channels,
+           " channels in shape ", input.sizes(), " and a weight of shape ",
            weight.defined() ? weight.sizes() : IntSpan());
   FL_CHECK(!bias.defined() || (bias.dim() == 1 && bias.numel() == channels),
            "[group_norm] expected a bias of ", channels, " elements, got ",

@@ -100,7 +100,8 @@ _TO_ARGUMENTS = ("device", "dtype", "non_blocking", "copy")
 
 
 def _forward_unimplemented(self: Any, *input: Any) -> Any:
-    raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+    hint = "index or iterate over its layers" if hasattr(self, "__getitem__") else "define forward(self, ...)"
+    raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function; {hint}')
 
 
 def _check_name(what: str, name: Any, module: Module, table: str) -> None:
@@ -211,7 +212,11 @@ class Module(StateDicts):
     def add_module(self, name: str, module: Module | None) -> None:
         """Adds a submodule."""
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"[{type(self).__name__}] expected a Module for '{name}', got {type(module).__name__}")
+            hint = "; unpack a list of layers: Sequential(*layers)" if isinstance(module, (list, tuple)) else ""
+            hint = "; write its parentheses to make a layer of the class" if isinstance(module, type) else hint
+            raise TypeError(
+                f"[{type(self).__name__}] expected a Module for '{name}', got {type(module).__name__}{hint}"
+            )
         _check_name("module", name, self, "_modules")
         for hook in _global_module_registration_hooks.values():
             output = hook(self, name, module)

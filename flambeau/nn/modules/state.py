@@ -7,6 +7,7 @@ import itertools
 import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any
 
 import flambeau as fl
@@ -29,6 +30,26 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
         return super().__repr__() if self.missing_keys or self.unexpected_keys else "<All keys matched successfully>"
 
     __str__ = __repr__
+
+
+def _mapping_hint(value: Any) -> str:
+    """What to pass instead of something that is no dict."""
+    if hasattr(value, "state_dict"):
+        return "; pass its state_dict()"
+    return "; read the file first: load_state_dict(torch.load(path))" if isinstance(value, (str, PathLike)) else ""
+
+
+def _prefix_hint(missing: list[str], unexpected: list[str]) -> str | None:
+    """What to do where the names agree but for a prefix, as wrappers such as DataParallel put in front."""
+    for longer, shorter, cure in (
+        (unexpected, missing, "strip it: {{k.removeprefix({!r}): v for k, v in state_dict.items()}}"),
+        (missing, unexpected, "put it in front: {{{!r} + k: v for k, v in state_dict.items()}}"),
+    ):
+        if longer and shorter and longer[0] != shorter[0] and longer[0].endswith(shorter[0]):
+            prefix = longer[0].removesuffix(shorter[0])
+            if all(prefix + key in longer for key in shorter):
+                return f"The names differ by the prefix {prefix!r}; {cure.format(prefix)}"
+    return None
 
 
 class _WithModule:
@@ -222,7 +243,9 @@ class StateDicts(_C.ModuleBase):
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
         """Copies parameters and buffers from a dict, or takes its tensors themselves with assign."""
         if not isinstance(state_dict, Mapping):
-            raise TypeError(f"[load_state_dict] expected a dict of tensors, got {type(state_dict).__name__}")
+            raise TypeError(
+                f"[load_state_dict] expected a dict of tensors, got {type(state_dict).__name__}{_mapping_hint(state_dict)}"
+            )
         missing: list[str] = []
         unexpected: list[str] = []
         errors: list[str] = []
@@ -253,6 +276,8 @@ class StateDicts(_C.ModuleBase):
                 if keys:
                     names = ", ".join(f'"{key}"' for key in keys)
                     errors.insert(0, f"{what} key(s) in state_dict: {names}. ")
+            if hint := _prefix_hint(missing, unexpected):
+                errors.append(hint)
         if errors:
             listed = "\n\t".join(errors)
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}")

@@ -174,6 +174,11 @@ def scaled_dot_product_attention(
         return fl._ops._flash_attention(query, key, value, attn_mask, is_causal, scale)[0]
     if _is_biased(query, key, value, attn_mask, enable_gqa):
         return _biased(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+        shapes = f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
+        raise RuntimeError(
+            f"[{OP}] expected query (..., length, e), key (..., keys, e) and value (..., keys, v), got {shapes}"
+        )
     return _attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
 
@@ -268,7 +273,7 @@ def _check_ranks(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor) -> None:
 def _check_sizes(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, embed: int, heads: int, separate: bool) -> None:
     """Of tensors (length, batch, embedding); with separate projections key and value may have other embeddings."""
     if query.shape[2] != embed:
-        raise AssertionError(f"[{_HEADS}] expected an embedding of {embed}, got {query.shape[2]}")
+        raise AssertionError(f"[{_HEADS}] expected a query of embed_dim {embed}, got {query.shape[2]}")
     if embed % heads:
         raise AssertionError(f"[{_HEADS}] expected an embedding divisible by {heads} heads, got {embed}")
     alike = key.shape[:2] == value.shape[:2] if separate else key.shape == value.shape

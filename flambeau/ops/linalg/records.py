@@ -205,16 +205,19 @@ def raise_on(op: str, info: fl.Tensor, what: str) -> None:
     for i, code in enumerate(codes):
         if code:
             where = f" (batch element {i})" if info.dim() else ""
-            raise fl.linalg.LinAlgError(f"[{op}] expected {what}, got another{where}: {_explained(what, code)}")
+            got, why = _explained(what, code)
+            raise fl.linalg.LinAlgError(f"[{op}] expected {what}, got {got}{where}: {why}")
 
 
-def _explained(what: str, code: int) -> str:
-    """What a code of LAPACK says of a matrix."""
+def _explained(what: str, code: int) -> tuple[str, str]:
+    """What a code of LAPACK says of a matrix: what it is, and why."""
     if "invertible" in what:
-        return f"pivot {code} of its factorization is zero, so that its rows are not independent"
+        why = f"pivot {code} of its factorization is zero, so that its rows are not independent; lstsq or pinv take it"
+        return "a singular one", why
     if "positive" in what:
-        return f"its leading minor of order {code} is not positive; it may lack symmetry or need a larger diagonal"
-    return f"the iteration did not converge (LAPACK reports {code})"
+        why = f"its leading minor of order {code} is not positive; it may lack symmetry or need a larger diagonal"
+        return "one that is not", why
+    return "one whose do not", f"the iteration stopped (LAPACK reports {code}); look for NaN or infinity in the matrix"
 
 
 # ---------------------------------------------------------------- inverses and systems

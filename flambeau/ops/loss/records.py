@@ -217,8 +217,15 @@ def binary_cross_entropy(
         raise ValueError(
             f"[binary_cross_entropy] expected a target of shape {tuple(input.shape)}, got {tuple(target.shape)}"
         )
+    if not target.is_floating_point():
+        raise RuntimeError(
+            f"[binary_cross_entropy] expected a floating target, got {target.dtype}: pass target.to(input.dtype)"
+        )
     if input.device.type == "cpu" and input.numel() and not _probabilities(all_values(input)):
-        raise RuntimeError("[binary_cross_entropy] expected all elements of input in [0, 1], got one outside")
+        raise RuntimeError(
+            "[binary_cross_entropy] expected all elements of input in [0, 1], got one outside; "
+            "apply sigmoid first, or pass logits to binary_cross_entropy_with_logits"
+        )
     loss = fl._ops._bce(input, target)
     return reduced("binary_cross_entropy", loss if weight is None else loss * weight, reduction)
 
@@ -465,7 +472,10 @@ def probability_entropy(
     label_smoothing: float,
 ) -> fl.Tensor:
     if not target.is_floating_point():
-        raise RuntimeError(f"[cross_entropy] expected floating point probabilities, got {target.dtype}")
+        raise RuntimeError(
+            f"[cross_entropy] expected floating point probabilities for a target in the shape of the input, got {target.dtype}; "
+            "convert it with .float(), or pass class indices (argmax(1) of one-hot rows)"
+        )
     if ignore_index >= 0:
         raise RuntimeError("[cross_entropy] expected no ignore_index with probabilities, got one")
     dim = 0 if input.dim() == 1 else 1

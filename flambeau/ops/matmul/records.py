@@ -453,10 +453,14 @@ def bilinear(input1: fl.Tensor, input2: fl.Tensor, weight: fl.Tensor, bias: fl.T
             f"[bilinear] expected inputs that agree but for the last dimension, got {tuple(input1.shape)} and "
             f"{tuple(input2.shape)}"
         )
-    if weight.dim() != 3 or weight.size(1) != input1.size(-1) or weight.size(2) != input2.size(-1):
-        raise RuntimeError(
-            f"[bilinear] expected a weight of shape (out, {input1.size(-1)}, {input2.size(-1)}), got {tuple(weight.shape)}"
-        )
+    if weight.dim() != 3:
+        raise RuntimeError(f"[bilinear] expected a weight of 3 dimensions, got shape {tuple(weight.shape)}")
+    for name, features, input in (("input1", weight.size(1), input1), ("input2", weight.size(2), input2)):
+        if input.size(-1) != features:
+            raise RuntimeError(
+                f"[bilinear] expected {name} of {features} features for a weight of shape {tuple(weight.shape)}, "
+                f"got shape {tuple(input.shape)}"
+            )
     if bias is not None and (bias.dim() != 1 or bias.size(0) != weight.size(0)):
         raise RuntimeError(f"[bilinear] expected a bias of shape ({weight.size(0)},), got {tuple(bias.shape)}")
     features, left, right = weight.shape

@@ -93,13 +93,14 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
         length = len(first)
         if any(len(sample) != length for sample in batch):
             raise RuntimeError(
-                f"[default_collate] expected samples of equal length, got lengths {sorted({len(s) for s in batch})}"
+                f"[default_collate] expected samples of equal length, got lengths {sorted({len(s) for s in batch})}; "
+                "pad them in the dataset or in collate_fn"
             )
         joined = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=True)]
         return joined if isinstance(first, tuple) else _rebuild_sequence(first, joined)
     raise TypeError(
         "[default_collate] expected a batch of tensors, arrays, numbers, strings, dicts or sequences, got "
-        f"{kind.__name__}"
+        f"{kind.__name__}; pass collate_fn to join samples of this type"
     )
 
 
@@ -107,7 +108,16 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
     first = batch[0]
     if first.layout is not flambeau.strided:
         raise RuntimeError(f"[default_collate] expected dense tensors, got layout {first.layout}")
-    return flambeau.stack(batch, 0)
+    try:
+        return flambeau.stack(batch, 0)
+    except RuntimeError:
+        shapes = sorted({tuple(sample.shape) for sample in batch})
+        if len(shapes) == 1:
+            raise
+        raise RuntimeError(
+            f"[default_collate] expected samples of one shape, got {', '.join(map(str, shapes))}; pad or resize them in "
+            "the dataset, or pass collate_fn: stack expects each tensor to be equal size"
+        ) from None
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Any = None) -> Tensor:
