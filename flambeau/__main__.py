@@ -49,7 +49,7 @@ def run(arguments: list[str]) -> int:
     if not arguments:
         print("flambeau run: expected a program\n" + RUN_HELP, end="", file=sys.stderr)
         return 2
-    from subprocess import _args_from_interpreter_flags  # type: ignore[attr-defined]
+    from subprocess import _args_from_interpreter_flags
 
     from flambeau._compat.alias import environment
 

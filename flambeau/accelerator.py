@@ -52,7 +52,7 @@ def _module(function: str) -> ModuleType:
     outside = _outside()
     if outside is None:
         raise RuntimeError(f"[accelerator.{function}] expected an accelerator, got none on this machine")
-    return outside.module  # type: ignore[no-any-return]
+    return outside.module
 
 
 def is_available() -> bool:

@@ -78,7 +78,7 @@ class Reader(ast.NodeVisitor):
         return None
 
     def _use(self, name: str, node: ast.AST) -> None:
-        self.uses.append(Use(name, self.path, node.lineno, node.col_offset + 1, self.guards > 0))  # type: ignore[attr-defined]
+        self.uses.append(Use(name, self.path, node.lineno, node.col_offset + 1, self.guards > 0))
 
     def _dotted(self, node: ast.AST) -> str | None:
         """The name of torch that an expression spells, if it does."""

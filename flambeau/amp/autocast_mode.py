@@ -117,7 +117,7 @@ def autocast_decorator(autocast_instance: Any, func: Callable[..., Any]) -> Call
         with autocast_instance:
             return func(*args, **kwargs)
 
-    decorate_autocast.__script_unsupported = "@autocast() decorator is not supported in script mode"  # type: ignore[attr-defined]
+    decorate_autocast.__script_unsupported = "@autocast() decorator is not supported in script mode"
     return decorate_autocast
 
 

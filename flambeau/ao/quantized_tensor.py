@@ -70,7 +70,7 @@ class Grid(NamedTuple):
         """Integers as a tensor on this grid."""
         quantized = Tensor._make_subclass(QuantizedTensor, whole.detach().to(_STORED[self.dtype]))
         quantized._grid = self
-        return quantized  # type: ignore[no-any-return]
+        return quantized
 
 
 def quantize_per_tensor(input: Tensor, scale: Any, zero_point: Any, dtype: Any) -> QuantizedTensor:
@@ -221,29 +221,29 @@ class QuantizedTensor(Tensor):
         with DisableTorchFunctionSubclass():
             return self.as_subclass(Tensor).detach()
 
-    def dequantize(self) -> Tensor:  # type: ignore[override]
+    def dequantize(self) -> Tensor:
         whole = self.int_repr()
         scale, zero_point = self._grid.spread(whole.dim())
         return (whole.to(fl.int32) - zero_point).float() * scale
 
-    def is_contiguous(self, *args: Any, **kwargs: Any) -> bool:  # type: ignore[override]
+    def is_contiguous(self, *args: Any, **kwargs: Any) -> bool:
         return self.int_repr().is_contiguous(*args, **kwargs)
 
     def q_scale(self) -> float:  # type: ignore[override]
         self._need(True, "q_scale")
-        return self._grid.scale  # type: ignore[no-any-return]
+        return self._grid.scale
 
     def q_zero_point(self) -> int:  # type: ignore[override]
         self._need(True, "q_zero_point")
-        return self._grid.zero_point  # type: ignore[no-any-return]
+        return self._grid.zero_point
 
     def q_per_channel_scales(self) -> Tensor:  # type: ignore[override]
         self._need(False, "q_per_channel_scales")
-        return self._grid.scale  # type: ignore[no-any-return]
+        return self._grid.scale
 
     def q_per_channel_zero_points(self) -> Tensor:  # type: ignore[override]
         self._need(False, "q_per_channel_zero_points")
-        return self._grid.zero_point  # type: ignore[no-any-return]
+        return self._grid.zero_point
 
     def q_per_channel_axis(self) -> int:  # type: ignore[override]
         self._need(False, "q_per_channel_axis")
@@ -254,13 +254,13 @@ class QuantizedTensor(Tensor):
             wanted = "one scale" if single else "a scale for each channel"
             raise RuntimeError(f"[{name}] expected a tensor with {wanted}, got {self.qscheme()}")
 
-    def item(self) -> Any:  # type: ignore[override]
+    def item(self) -> Any:
         return self.dequantize().item()
 
-    def tolist(self) -> Any:  # type: ignore[override]
+    def tolist(self) -> Any:
         return self.dequantize().tolist()
 
-    def numpy(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def numpy(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(
             "[numpy] expected a tensor that NumPy has, got a quantized one; see int_repr() and dequantize()"
         )
@@ -275,7 +275,7 @@ class QuantizedTensor(Tensor):
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _rebuild, (self.int_repr(), tuple(self._grid))
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:
         from flambeau._tensor import printing as text
 
         grid = self._grid
@@ -288,7 +288,7 @@ class QuantizedTensor(Tensor):
 
     __str__ = __repr__
 
-    def __getitem__(self, key: Any) -> QuantizedTensor:  # type: ignore[override]
+    def __getitem__(self, key: Any) -> QuantizedTensor:
         grid = self._grid
         if grid.axis is not None:
             first, *rest = key if isinstance(key, tuple) else (key,)

@@ -63,7 +63,7 @@ class Report:
 
     def worst(self, count: int) -> list[str]:
         """The layers that lose most, by the score where there is one, else by noise."""
-        key = (lambda r: -r.drop) if self.score is not None else (lambda r: r.noise_db)  # type: ignore[operator]
+        key = (lambda r: -r.drop) if self.score is not None else (lambda r: r.noise_db)
         return [layer.name for layer in sorted(self.layers, key=key)[:count]]
 
     def too_bad(self, drop: float) -> list[str]:

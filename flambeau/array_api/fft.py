@@ -16,7 +16,7 @@ def _along_one(name: str) -> Callable[..., Tensor]:
     function: Any = getattr(fl.fft, name)
 
     def transform(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
-        return function(x, n, axis, norm)  # type: ignore[no-any-return]
+        return function(x, n, axis, norm)
 
     transform.__name__ = transform.__qualname__ = name
     return transform
@@ -27,7 +27,7 @@ def _along_several(name: str) -> Callable[..., Tensor]:
     function: Any = getattr(fl.fft, name)
 
     def transform(x: Tensor, /, *, s: Axes = None, axes: Axes = None, norm: str = "backward") -> Tensor:
-        return function(x, s, axes, norm)  # type: ignore[no-any-return]
+        return function(x, s, axes, norm)
 
     transform.__name__ = transform.__qualname__ = name
     return transform

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    from flambeau.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
+    from flambeau.autograd.function import Function, NestedIOFunction
+
 __all__ = [
     "backward", "grad", "Variable", "Function", "no_grad", "enable_grad", "set_grad_enabled", "inference_mode",
     "set_multithreading_enabled", "detect_anomaly", "set_detect_anomaly", "gradcheck", "gradgradcheck",
@@ -112,8 +115,8 @@ def _run(
     """The engine's run; tensors that keep a history of their own (fake ones) run theirs."""
     for root in roots:
         if type(root) is not Tensor and isinstance(root, Tensor) and hasattr(type(root), "_run_backward"):
-            return type(root)._run_backward(roots, grads, wanted, create_graph, accumulate)  # type: ignore[no-any-return]
-    return _C._run_backward(roots, grads, wanted, retain_graph, create_graph, accumulate)  # type: ignore[no-any-return]
+            return type(root)._run_backward(roots, grads, wanted, create_graph, accumulate)
+    return _C._run_backward(roots, grads, wanted, retain_graph, create_graph, accumulate)
 
 
 def backward(

@@ -303,7 +303,7 @@ def _record(self: FunctionCtx, args: Any, positions: Any, outputs: Any, recorded
     if fake is not None:
         self._positions = positions
         self._outputs = [(o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs]
-        return fake._record_function(self, tensors, outputs, fixed, recorded)  # type: ignore[no-any-return]
+        return fake._record_function(self, tensors, outputs, fixed, recorded)
     node = None
     if recorded:
         for t in self.dirty_tensors:

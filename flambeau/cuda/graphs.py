@@ -205,6 +205,6 @@ def _graphed(function: Callable[..., Any], samples: tuple[Any, ...], warmup: int
         def choose(*given: Any, **kwargs: Any) -> Any:
             return run(*given) if function.training == captured_in and not kwargs else original(*given, **kwargs)
 
-        function.forward = choose  # type: ignore[method-assign]
+        function.forward = choose
         return function
     return run

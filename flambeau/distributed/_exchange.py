@@ -27,7 +27,7 @@ def pointer(tensor: Any) -> Any:
 
 
 def bytes_of(tensor: Any) -> int:
-    return tensor.numel() * tensor.element_size()  # type: ignore[no-any-return]
+    return tensor.numel() * tensor.element_size()
 
 
 def dense(tensor: Any) -> Any:

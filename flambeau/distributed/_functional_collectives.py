@@ -43,7 +43,7 @@ class AsyncCollectiveTensor(flambeau.Tensor):
             cls, tuple(elem.shape), strides=tuple(elem.stride()), dtype=elem.dtype, device=elem.device
         )
         self.elem, self._work = elem, work
-        return self  # type: ignore[no-any-return]
+        return self
 
     @property
     def completed(self) -> bool:
@@ -66,7 +66,7 @@ class AsyncCollectiveTensor(flambeau.Tensor):
         args, kwargs = pytree.tree_map(_waited, (args, kwargs or {}))
         return func(*args, **kwargs)
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:
         return f"AsyncCollectiveTensor({self.trigger_wait()})"
 
     def tolist(self) -> Any:

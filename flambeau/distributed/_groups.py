@@ -76,7 +76,7 @@ class _World:
 
     def remove(self, pg: ProcessGroup) -> None:
         for table in (self.pg_map, self.pg_names, self.pg_group_ranks, self.pg_backend_config):
-            table.pop(pg, None)  # type: ignore[attr-defined]
+            table.pop(pg, None)
 
 
 _world = _World()

@@ -103,7 +103,7 @@ class _Link:
 
 
 def _reason() -> str:
-    return _gloo().fl_gloo_error().decode()  # type: ignore[no-any-return]
+    return _gloo().fl_gloo_error().decode()
 
 
 class HostsGroup(ExchangeGroup):

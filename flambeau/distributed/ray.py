@@ -126,7 +126,7 @@ def run(
         ray.init()
     if (workers is None) == (elastic is None):
         raise ValueError(f"[distributed.ray] expected workers or elastic, got workers={workers} and elastic={elastic}")
-    least, most = elastic if elastic is not None else (workers, workers)  # type: ignore[misc]
+    least, most = elastic if elastic is not None else (workers, workers)
     if not 1 <= least <= most:  # type: ignore[operator]
         raise ValueError(f"[distributed.ray] expected 1 <= least <= most workers, got {least} and {most}")
     from ray.exceptions import RayActorError, RayTaskError

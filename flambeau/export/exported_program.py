@@ -318,7 +318,7 @@ class ExportedModule(fl.nn.Module):
 
     @property
     def graph_module(self) -> GraphModule:
-        return self._program.graph_module  # type: ignore[no-any-return]
+        return self._program.graph_module
 
     @property
     def graph(self) -> Any:

@@ -235,4 +235,4 @@ class _Builder:
                 for target in dict.fromkeys(self.targets.values()):
                     if target.startswith(child + "."):
                         self._register(module._modules[last], target[len(child) + 1 :], target)
-        return module._modules[last]  # type: ignore[no-any-return]
+        return module._modules[last]

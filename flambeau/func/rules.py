@@ -122,5 +122,5 @@ def random(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], ba
         fl.random.set_states(seeds)
         return func(*a, **k)
 
-    same_each_time._full_name = name  # type: ignore[attr-defined]
+    same_each_time._full_name = name
     return mode.wrap(batching.one_by_one(mode, same_each_time, *held_args, **held_kwargs))

@@ -86,7 +86,7 @@ def interface(obj: Any) -> Any:
 
     if not _python_isinstance(obj, type):
         raise RuntimeError("interface must be applied to a class")
-    obj.__torch_script_interface__ = make_interface(obj)  # type: ignore[attr-defined]
+    obj.__torch_script_interface__ = make_interface(obj)
     return obj
 
 
@@ -168,10 +168,10 @@ def script_if_tracing(fn: Any) -> Any:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not is_tracing():
             return fn(*args, **kwargs)
-        return script(wrapper.__original_fn)(*args, **kwargs)  # type: ignore[attr-defined]
+        return script(wrapper.__original_fn)(*args, **kwargs)
 
-    wrapper.__original_fn = fn  # type: ignore[attr-defined]
-    wrapper.__script_if_tracing_wrapper = True  # type: ignore[attr-defined]
+    wrapper.__original_fn = fn
+    wrapper.__script_if_tracing_wrapper = True
     return wrapper
 
 

@@ -472,7 +472,7 @@ class _Raised(Exception):
 
 def _raise(message: str, cls: str | None = None) -> None:
     error = JitError(message)
-    error._script_class = cls  # type: ignore[attr-defined]
+    error._script_class = cls
     raise error
 
 
@@ -497,7 +497,7 @@ def lower(function: Any) -> Any:
         except Exception as error:
             raise _located(error, file, places, short) from error
 
-    run._script_body = body  # type: ignore[attr-defined]
+    run._script_body = body
     return run
 
 
@@ -543,9 +543,9 @@ def _located(error: Exception, file: str, places: list[Node | None], name: str) 
         made = _as_runtime_error(original, message)
     else:
         return error
-    made._script_trace, made._script_original = trace, original  # type: ignore[attr-defined]
+    made._script_trace, made._script_original = trace, original
     if cls is not None:
-        made._script_class = cls  # type: ignore[attr-defined]
+        made._script_class = cls
     return made
 
 

@@ -62,7 +62,7 @@ class _ScriptMeta(type):
 class ScriptModule(Module, metaclass=_ScriptMeta):
     """Base of modules with `script_method`s, and of what scripting returns."""
 
-    forward = _Forward()  # type: ignore[assignment]
+    forward = _Forward()
 
     def save(self, f: Any, _extra_files: Any = None) -> None:
         from flambeau.jit._archive import save

@@ -338,7 +338,7 @@ def _unpacked(value: Value, element: T.JitType) -> Callable[[Graph], Value]:
 
     def make(graph: Graph) -> Value:
         assert isinstance(value.type(), T.TupleType)
-        items = list(graph.insert("prim::TupleUnpack", [value], value.type().contained())._outputs)  # type: ignore[attr-defined]
+        items = list(graph.insert("prim::TupleUnpack", [value], value.type().contained())._outputs)
         return graph.insert("prim::ListConstruct", items, [T.ListType(element)])._outputs[0]
 
     return make
@@ -442,7 +442,7 @@ def match(signature: Signature, args: list[Value], kwargs: dict[str, Value], con
             maker = convert(value, argument.type, variables, conversions, argument.N)
             rest = args[position:]
             if maker is None and _is_vararg_list(signature, index):
-                element = argument.type.element  # type: ignore[attr-defined]
+                element = argument.type.element
                 converted = [convert(v, element, variables, conversions) for v in rest]
                 if all(c is not None for c in converted):
                     makers.append(_gathered(converted, element))

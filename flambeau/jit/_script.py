@@ -63,7 +63,7 @@ def script_object(obj: Any, resolve: Any = None, example_inputs: Any = None) -> 
 
 
 def _prepared(module: Module) -> Any:
-    made = module.__prepare_scriptable__()  # type: ignore[operator]
+    made = module.__prepare_scriptable__()
     return made
 
 

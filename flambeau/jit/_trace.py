@@ -147,7 +147,7 @@ class Tracer(TorchFunctionMode):
         assert self.owner is not None
         place, own = self.owner, self.owner.type()
         for end, name in enumerate(names, 1):
-            part = own.attributes[name]  # type: ignore[attr-defined]
+            part = own.attributes[name]
             key = names[:end]
             if key not in self.getters:
                 node = self.graph.insert("prim::GetAttr", [place], [part])

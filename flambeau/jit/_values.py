@@ -173,7 +173,7 @@ def _bool(self: ScriptObject) -> bool:
 
 ScriptObject.__eq__ = _eq  # type: ignore[method-assign, assignment]
 ScriptObject.__hash__ = object.__hash__  # type: ignore[method-assign]
-ScriptObject.__bool__ = _bool  # type: ignore[attr-defined]
+ScriptObject.__bool__ = _bool
 
 
 # ---------------------------------------------------------------------------------------------- types of values
@@ -451,5 +451,5 @@ def named_tuple_class(kind: T.TupleType) -> Any:
     if kind not in _NAMED:
         from collections import namedtuple
 
-        _NAMED[kind] = namedtuple(str(kind.name).rpartition(".")[2], kind.fields)  # type: ignore[misc]
+        _NAMED[kind] = namedtuple(str(kind.name).rpartition(".")[2], kind.fields)
     return _NAMED[kind]

@@ -21,7 +21,7 @@ from flambeau.multiprocessing.spawn import (
 )
 
 __all__ = ["set_sharing_strategy", "get_sharing_strategy", "get_all_sharing_strategies"]
-__all__ += multiprocessing.__all__  # type: ignore[attr-defined]
+__all__ += multiprocessing.__all__
 __all__ += [
     "ProcessContext", "ProcessExitedException", "ProcessRaisedException", "SpawnContext", "init_reductions", "spawn",
     "start_processes",

@@ -76,8 +76,8 @@ def _let_receivers_take(seconds: float = 5.0) -> None:
     """Before a child ends: give others time to fetch the descriptors of what it has just sent."""
     if multiprocessing.parent_process() is None:
         return
-    for finish in list(util._finalizer_registry.values()):  # type: ignore[attr-defined]
-        if getattr(finish, "_callback", None) is queues.Queue._finalize_join:  # type: ignore[attr-defined]
+    for finish in list(util._finalizer_registry.values()):
+        if getattr(finish, "_callback", None) is queues.Queue._finalize_join:
             finish()  # what is still buffered is sent now
     until = time.monotonic() + seconds
     while _untaken and time.monotonic() < until:
@@ -94,7 +94,7 @@ def _handle(descriptor: int) -> Any:
     """A descriptor that can be pickled; what fetches it asks this process for it."""
     handle = DupFd(descriptor)
     if isinstance(handle, resource_sharer.DupFd):
-        waiting, key = resource_sharer._resource_sharer._cache, handle._id[1]  # type: ignore[attr-defined]
+        waiting, key = resource_sharer._resource_sharer._cache, handle._id[1]
         send, close = waiting[key]
 
         def taken() -> None:

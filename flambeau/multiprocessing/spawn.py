@@ -88,7 +88,7 @@ class ProcessContext:
             return True
         failed = None
         for sentinel in multiprocessing.connection.wait(self.sentinels.keys(), timeout=timeout):
-            index = self.sentinels.pop(sentinel)  # type: ignore[arg-type]
+            index = self.sentinels.pop(sentinel)
             process = self.processes[index]
             process.join()
             if process.exitcode != 0 and failed is None:

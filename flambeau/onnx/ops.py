@@ -92,7 +92,7 @@ def symbolic_multi_out(
     sizes = [size for shape in shapes for size in shape]
     ranks = [len(shape) for shape in shapes]
     numbers = [_number(dtype) for dtype in dtypes]
-    return fl.ops.onnx_symbolic._symbolic_multi_out(  # type: ignore[no-any-return]
+    return fl.ops.onnx_symbolic._symbolic_multi_out(
         list(inputs), domain_op, _encoded(attrs), version, sizes, ranks, numbers
     )
 

@@ -30,4 +30,4 @@ def functions(*tags: str) -> frozenset[str]:
 def _rows(tag: str) -> list[tuple[str, str]]:
     from flambeau import _C
 
-    return _C._tagged(tag)  # type: ignore[no-any-return]
+    return _C._tagged(tag)

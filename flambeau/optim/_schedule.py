@@ -103,7 +103,7 @@ class LRScheduler:
         plain = getattr(method, "__func__", None) is type(optimizer).step
         if plain:
             del method
-        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+        step._wrapped_by_lr_sched = True
         optimizer.step = step  # type: ignore[method-assign]
 
     @contextmanager

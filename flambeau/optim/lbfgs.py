@@ -225,7 +225,7 @@ class LBFGS(Optimizer):
         return q
 
     @fl.no_grad()
-    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any]) -> Any:
         """Minimise the closure's loss; it must compute the gradients, too."""
         closure = fl.enable_grad()(closure)
         group = self.param_groups[0]

@@ -225,7 +225,7 @@ class Optimizer:
         self._zero_grad_profile_name = f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"
         if not getattr(type(self).step, "hooked", False):
             type(self).step = self.profile_hook_step(type(self).step)  # type: ignore[method-assign]
-            type(self).step.hooked = True  # type: ignore[attr-defined]
+            type(self).step.hooked = True
 
     def _cuda_graph_capture_health_check(self) -> None: ...
 

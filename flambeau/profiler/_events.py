@@ -109,7 +109,7 @@ _SORTABLE = frozenset(
 )
 
 
-class EventList(list):  # type: ignore[type-arg]
+class EventList(list):
     """Events or their averages."""
 
     def __init__(self, events: Any = (), profile_memory: bool = False, with_stack: bool = False) -> None:

@@ -43,7 +43,7 @@ def _fuse(model: Any, groups: Any, is_qat: bool, inplace: bool, fuser_func: Any,
         for name, part in zip(names, fuser_func(parts, is_qat, extra), strict=True):
             path, _, last = name.rpartition(".")
             setattr(model.get_submodule(path) if path else model, last, part)
-    return model  # type: ignore[no-any-return]
+    return model
 
 
 def fuse_modules(

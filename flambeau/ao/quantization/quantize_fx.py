@@ -195,7 +195,7 @@ def _quantized_results(model: GraphModule, indexes: list[int]) -> None:
     many = list(results) if isinstance(results, (tuple, list)) else [results]
     for index in indexes:
         if lower._is_dequantize(many[index]):
-            many[index] = many[index].args[0]  # type: ignore[union-attr]
+            many[index] = many[index].args[0]
     output.args = (tuple(many) if isinstance(results, (tuple, list)) else many[0],)
     model.graph.eliminate_dead_code()
 

@@ -38,7 +38,7 @@ def _annotated(model: Any, quantizer: Quantizer, is_qat: bool) -> GraphModule:
     quantizer.annotate(graph_module)
     quantizer.validate(graph_module)
     insert_observers(graph_module)
-    return allow_exported_model_train_eval(graph_module)  # type: ignore[no-any-return]
+    return allow_exported_model_train_eval(graph_module)
 
 
 def prepare_pt2e(model: Any, quantizer: Quantizer) -> GraphModule:
@@ -66,7 +66,7 @@ def convert_pt2e(
         fold.fold_quantized_constants(model)
     for parameter in model.parameters():
         parameter.requires_grad_(False)  # rounding has no derivative, and integers are quicker without
-    return allow_exported_model_train_eval(model)  # type: ignore[no-any-return]
+    return allow_exported_model_train_eval(model)
 
 
 # ---------------------------------------------------------------------------------------------- training and evaluation

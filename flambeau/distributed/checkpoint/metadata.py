@@ -114,7 +114,7 @@ _PLAIN = {
 }  # fmt: skip
 
 
-class _Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
+class _Pickler(pickle._Pickler):
     """Writes the classes above, dtypes and sizes under PyTorch's names."""
 
     def _write_name(self, module: str, name: str) -> None:

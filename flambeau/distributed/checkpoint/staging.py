@@ -59,7 +59,7 @@ class DefaultStager(AsyncStager):
         self.config = config or StagingOptions()
 
     def stage(self, state_dict: dict[str, Any], **_: Any) -> dict[str, Any] | Future[dict[str, Any]]:
-        return copy_of(state_dict)  # type: ignore[no-any-return]
+        return copy_of(state_dict)
 
 
 class BlockingAsyncStager(DefaultStager):

@@ -139,7 +139,7 @@ class FSDPModule(flambeau.nn.Module):
         return super().__new__(cls) if original is None else original(*args, **kwargs)
 
     def _states(self, recurse: bool = True) -> list[_State]:
-        modules = self.modules() if recurse else [self]  # type: ignore[attr-defined]
+        modules = self.modules() if recurse else [self]
         return [module._fsdp_state for module in modules if isinstance(module, FSDPModule)]
 
     def reshard(self) -> None:
@@ -201,7 +201,7 @@ class FSDPModule(flambeau.nn.Module):
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         for state in self._states():
             state.group.reshard()
-        result = super()._apply(*args, **kwargs)  # type: ignore[misc]
+        result = super()._apply(*args, **kwargs)
         for state in self._states():
             for parameter in state.group.parameters:
                 parameter.adopt()

@@ -76,7 +76,7 @@ class ShardedParameter:
                 meta = self.tensor_spec.tensor_meta
                 spec = DTensorSpec(
                     self.tensor_spec.mesh, self.tensor_spec.placements, TensorMeta(meta.shape, meta.stride, whole.dtype)
-                )  # type: ignore[union-attr]
+                )
                 whole = DTensor(whole, spec)
             self.unsharded = flambeau.nn.Parameter(whole, requires_grad=self.sharded.requires_grad)
             return

@@ -149,7 +149,7 @@ class FullyShardedDataParallel(flambeau.nn.Module):
 
     @property
     def _group(self) -> ParameterGroup:
-        return self._fsdp_state.group  # type: ignore[no-any-return]
+        return self._fsdp_state.group
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = self._fsdp_state.before_forward(self, args, kwargs)

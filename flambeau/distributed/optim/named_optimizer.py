@@ -47,7 +47,7 @@ class _NamedOptimizer(Optimizer):
         groups = [{"params": group.pop("params"), **group} for group in groups]
         return {"state": dict(self.state), "param_groups": groups}
 
-    def step(self, closure: Callable[[], float] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
         return self._optimizer.step(closure) if closure is not None else self._optimizer.step()
 
     def zero_grad(self, set_to_none: bool = True) -> None:

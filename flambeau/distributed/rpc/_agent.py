@@ -43,7 +43,7 @@ def _unpack(failure: RemoteException) -> BaseException:
     """The exception to raise here: of the same class where that can be made of a message."""
     text = failure.msg.encode("utf-8").decode("unicode_escape") if "\\n" in failure.msg else failure.msg
     try:
-        return failure.exception_type(text)  # type: ignore[no-any-return]
+        return failure.exception_type(text)
     except Exception:
         return RuntimeError(f"{failure.exception_type.__name__}: {text}")
 
@@ -142,8 +142,8 @@ class Agent:
         limit = self.timeout if timeout is None or timeout < 0 else timeout
         if limit > 0:
             call.timer = threading.Timer(limit, self._expire, (number, limit))  # type: ignore[assignment]
-            call.timer.daemon = True  # type: ignore[attr-defined]
-            call.timer.start()  # type: ignore[attr-defined]
+            call.timer.daemon = True
+            call.timer.start()
         if target.id == self.info.id:
             # Arguments are copied as they would be on the way to another worker.
             local = pickle.loads(pickle.dumps((kind, number, content), protocol=5))
@@ -208,7 +208,7 @@ class Agent:
             else:
                 self._begin(
                     kind, number, content, rank, lambda answer, n=number: self._send(pair, ("answer", n, answer))
-                )  # type: ignore[misc]
+                )
 
     def _unreadable(self, data: bytes, error: Exception, pair: tuple[socket.socket, threading.Lock]) -> None:
         """A message whose content cannot be read here: the caller is told, not left waiting."""

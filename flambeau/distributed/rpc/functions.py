@@ -15,5 +15,5 @@ def async_execution(fn: Any) -> Any:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
 
-    wrapper._wrapped_async_rpc_function = fn  # type: ignore[attr-defined]
+    wrapper._wrapped_async_rpc_function = fn
     return wrapper

@@ -170,7 +170,7 @@ class DTensor(flambeau.Tensor):
         return self._spec.placements
 
     @property
-    def data(self) -> DTensor:  # type: ignore[override]
+    def data(self) -> DTensor:
         return self.detach()
 
     @data.setter

@@ -40,17 +40,17 @@ def _collect(values: list[Any], kind: type) -> tuple[list[int], Any]:
         if isinstance(value, flambeau.Tensor):
             places.append(place)
             if isinstance(value, kind):
-                if mesh is not None and value._spec.mesh != mesh:  # type: ignore[attr-defined]
+                if mesh is not None and value._spec.mesh != mesh:
                     raise RuntimeError(
-                        f"[DTensor] expected tensors of one mesh, got {mesh} and {value._spec.mesh}"  # type: ignore[attr-defined]
+                        f"[DTensor] expected tensors of one mesh, got {mesh} and {value._spec.mesh}"
                     )
-                mesh = value._spec.mesh  # type: ignore[attr-defined]
+                mesh = value._spec.mesh
     return places, mesh
 
 
 def _placements(name: str, value: Any, kind: type, mesh: Any) -> tuple[Placement, ...]:
     if isinstance(value, kind):
-        return value._spec.placements  # type: ignore[attr-defined]
+        return value._spec.placements
     if value.dim() == 0 or value.numel() == 1 or implicit_replication:
         return (Replicate(),) * mesh.ndim
     raise RuntimeError(

@@ -361,7 +361,7 @@ def set_attribute(made: Any, kind: T.ClassType, name: str, value: Any) -> None:
         made._buffers[name] = value
     elif isinstance(value, Module):
         made._modules[name] = value
-    elif isinstance(kind.attributes[name], T.ClassType) and kind.attributes[name].is_module:  # type: ignore[attr-defined]
+    elif isinstance(kind.attributes[name], T.ClassType) and kind.attributes[name].is_module:
         made._modules[name] = None
     else:
         made.__dict__[name] = value

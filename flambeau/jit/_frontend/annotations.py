@@ -40,7 +40,7 @@ def type_of_enum(cls: type) -> T.EnumType:
     if cls not in _ENUMS:
         from flambeau.jit._values import infer_type
 
-        kinds = {infer_type(member.value) for member in cls}  # type: ignore[attr-defined, var-annotated]
+        kinds = {infer_type(member.value) for member in cls}
         if len(kinds) != 1:
             raise RuntimeError(
                 f"Could not unify type list for enum {cls.__name__}: expected values of one type, got {sorted(map(str, kinds))}"
@@ -48,7 +48,7 @@ def type_of_enum(cls: type) -> T.EnumType:
         kind = kinds.pop()
         if kind not in (T.INT, T.FLOAT, T.STRING):
             raise RuntimeError(f"Cannot create Enum with value type '{kind}', only int, float and string are supported")
-        members = {member.name: member for member in cls}  # type: ignore[attr-defined, var-annotated]
+        members = {member.name: member for member in cls}
         _ENUMS[cls] = T.EnumType(qualified_name(cls), kind, members, cls)
     return _ENUMS[cls]
 

@@ -56,7 +56,7 @@ def compile_function(python: Any, extra: Any = None) -> Function:
         declaration = read_function(python, extra=extra)
         result = declaration.result
         if result is not None or all(p.kind is not None for p in declaration.parameters):
-            function.schema = declared_signature(declaration) if result is not None else None  # type: ignore[assignment]
+            function.schema = declared_signature(declaration) if result is not None else None
         return declaration
 
     function = Function(unique_name(qualified_name(python)), declare, python)
@@ -115,7 +115,7 @@ def callable_value(e: Any, obj: Any, node: Any) -> Any:
     if overloads:
         return FunctionRef(overloads)
     if getattr(obj, "__script_if_tracing_wrapper", False):
-        obj = obj.__original_fn  # type: ignore[attr-defined]
+        obj = obj.__original_fn
     library = _library_for(obj)
     if library:
         return FunctionRef(library)

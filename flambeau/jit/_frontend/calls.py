@@ -195,7 +195,7 @@ class Calls:
             extended = type(error)(
                 f"{error}\n'{callee}' is being compiled since it was called from '{caller}'\n{self.source.range_of(node).highlight()}\n"
             )
-            extended._located = True  # type: ignore[attr-defined]
+            extended._located = True
             raise extended from None
 
     def call_method(self, owner: Value, names: list[str], args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:

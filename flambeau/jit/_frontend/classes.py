@@ -144,7 +144,7 @@ def _dataclass_methods(cls: type, members: dict[str, Any]) -> dict[str, Any]:
     import dataclasses
     import linecache
 
-    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    fields = dataclasses.fields(cls)
     names = {f"_type_{f.name}": f.type for f in fields}
     names |= {f"_default_{f.name}": f.default for f in fields if f.default is not dataclasses.MISSING}
     heads, body = [], []

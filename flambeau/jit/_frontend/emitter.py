@@ -96,7 +96,7 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
             *self.declaration.node.args.posonlyargs,
             *self.declaration.node.args.args,
             *self.declaration.node.args.kwonlyargs,
-        ]  # type: ignore[attr-defined]
+        ]
         for parameter, node in zip(self.declaration.parameters, nodes):
             kind = parameter.kind or T.TensorType(inferred=True)
             default = parameter.default if parameter.has_default else NO_DEFAULT
@@ -165,7 +165,7 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
         place = self.source.range_of(node) if node is not None else None
         text = f"\n{message.rstrip(':')}:\n{place.highlight()}\n" if place is not None else message
         found = RuntimeError(text)
-        found._located = True  # type: ignore[attr-defined]
+        found._located = True
         return found
 
     def unsupported(self, node: Any, message: str) -> UnsupportedNodeError:

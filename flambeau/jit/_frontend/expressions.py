@@ -187,7 +187,7 @@ class Expressions:
         if isinstance(node.op, ast.UAdd):
             return value
         names = {ast.USub: ("neg", "__neg__"), ast.Invert: ("bitwise_not", "__invert__")}
-        op, method = names[type(node.op)]  # type: ignore[index]
+        op, method = names[type(node.op)]
         if isinstance(value.type(), T.ClassType):
             return self.call_method(value, [method], [], {}, node)
         return self.operator(f"aten::{op}", [value], node)
@@ -244,7 +244,7 @@ class Expressions:
                     b = self.implicitly(b, T.ListType(a.type()))
                 found = self.operator("aten::__contains__", [b, a], node)
             return self.operator("aten::__not__", [found], node) if isinstance(op, ast.NotIn) else found
-        name, method = COMPARE[type(op)]  # type: ignore[index]
+        name, method = COMPARE[type(op)]
         if isinstance(a.type(), T.ClassType):
             return self.call_method(a, [method], [b], {}, node)
         if isinstance(a.type(), T.TupleType) and isinstance(b.type(), T.TupleType) and name in ("eq", "ne"):
@@ -351,7 +351,7 @@ class Expressions:
     def expr_ListComp(self, node: ast.ListComp, hint: T.JitType | None = None) -> Any:
         generator = self._generator(node)
         subject = self.iterable(self.expression(generator.iter), generator.iter)
-        unrolled = subject.items(self, generator.iter)  # type: ignore[arg-type]
+        unrolled = subject.items(self, generator.iter)
         element_hint = _element_hint(hint)
         if unrolled is not None:
             values = []
@@ -409,7 +409,7 @@ class Expressions:
         generator = self._generator(node)
         subject = self.iterable(self.expression(generator.iter), generator.iter)
         wanted = hint if isinstance(hint, T.DictType) else None
-        unrolled = subject.items(self, generator.iter)  # type: ignore[arg-type]
+        unrolled = subject.items(self, generator.iter)
         made = self.graph.insert("prim::DictConstruct", [], [wanted or T.DictType(T.STRING, T.TENSOR)])._outputs[0]
 
         def body(item: Any) -> None:
@@ -446,7 +446,7 @@ class Expressions:
         return list(self.graph.insert("prim::TupleUnpack", [value], kind.items)._outputs)
 
     def unpack_list(self, value: Value, count: int, node: Any) -> list[Value]:
-        element = value.type().element if isinstance(value.type(), T.ListType) else T.TENSOR  # type: ignore[attr-defined]
+        element = value.type().element if isinstance(value.type(), T.ListType) else T.TENSOR
         if isinstance(value.type(), T.TensorType):
             value = self.operator("aten::unbind", [value], node)
         return list(self.graph.insert("prim::ListUnpack", [value], [element] * count)._outputs)
@@ -455,7 +455,7 @@ class Expressions:
         """The elements of a tuple, or of anything whose length is known."""
         if isinstance(value, Value) and isinstance(value.type(), T.TupleType):
             return self.unpack(value)
-        found = self.iterable(value, node).items(self, node)  # type: ignore[arg-type]
+        found = self.iterable(value, node).items(self, node)
         if found is None:
             kind = value.type().annotation_str if isinstance(value, Value) else value.what
             raise self.error(

@@ -425,7 +425,7 @@ class Statements:
         )
         if isinstance(place.type(), T.ClassType):
             method = _INPLACE_METHODS.get(op)
-            if method in place.type().methods:  # type: ignore[attr-defined]
+            if method in place.type().methods:
                 return self.call_method(place, [method], [operand], {}, node)
             return self.binary(op, place, operand, node)
         if isinstance(place.type(), T.TensorType):

@@ -277,7 +277,7 @@ class Zipped(Sugared):
             return None
         if any(c is None for c in columns):
             return self._mixed(e, columns, node)
-        rows: list[Any] = [list(row) for row in zip(*columns)]  # type: ignore[arg-type]
+        rows: list[Any] = [list(row) for row in zip(*columns)]
         return [self._row(e, number, row) for number, row in enumerate(rows)]
 
     def _mixed(self, e: Emitter, columns: list[Any], node: Any) -> list[Any]:

@@ -62,12 +62,12 @@ def masked_view(data: Tensor, mask: Tensor) -> MaskedTensor:
         leaf = data.is_leaf and not data.requires_grad
         masked = Tensor._make_subclass(MaskedTensor, data) if leaf else data.as_subclass(MaskedTensor)
     masked._mask = mask
-    return masked  # type: ignore[no-any-return]
+    return masked
 
 
 def enter(data: Tensor, mask: Tensor) -> Tensor:
     """The data, with gradients that are zero where elements are absent, whatever is computed from what stands there."""
-    return _Enter.apply(data, mask) if data.requires_grad else data.view_as(data)  # type: ignore[no-any-return]
+    return _Enter.apply(data, mask) if data.requires_grad else data.view_as(data)
 
 
 class _Enter(fl.autograd.Function):
@@ -117,7 +117,7 @@ class MaskedTensor(Tensor):
         return self.get_data().masked_fill(self._mask.logical_not(), value)
 
     @property
-    def grad(self) -> Any:  # type: ignore[override]
+    def grad(self) -> Any:
         with DisableTorchFunctionSubclass():
             gradient = Tensor.grad.__get__(self)
         return (
@@ -141,7 +141,7 @@ class MaskedTensor(Tensor):
 
     # -- values
 
-    def item(self) -> Any:  # type: ignore[override]
+    def item(self) -> Any:
         if self.numel() == 1 and not bool(self._mask):
             raise ValueError("[item] expected an element that is present, got an absent one")
         return self.get_data().item()
@@ -155,12 +155,12 @@ class MaskedTensor(Tensor):
     def __int__(self) -> int:
         return int(self.item())
 
-    def tolist(self) -> Any:  # type: ignore[override]
+    def tolist(self) -> Any:
         raise RuntimeError(
             "[tolist] expected a plain tensor, got a masked one: .tolist() is not supported; see to_tensor()"
         )
 
-    def numpy(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def numpy(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             "[numpy] expected a plain tensor, got a masked one: .numpy() is not supported; see to_tensor()"
         )
@@ -174,7 +174,7 @@ class MaskedTensor(Tensor):
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _rebuild, (self.get_data().detach(), self._mask, bool(self.requires_grad))
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:
         data, mask = self.get_data().detach(), self._mask
         if not data.dim():
             return f"MaskedTensor({_element(data.item()) if mask else '--'}, {bool(mask)})"
@@ -221,7 +221,7 @@ def _parameters(name: str) -> list[str]:
 
 def _rebuild(data: Tensor, mask: Tensor, requires_grad: bool) -> MaskedTensor:
     masked = masked_view(data, mask)
-    return masked.requires_grad_() if requires_grad else masked  # type: ignore[no-any-return]
+    return masked.requires_grad_() if requires_grad else masked
 
 
 def _paired(data: Any, mask: Any) -> Any:

@@ -12,7 +12,7 @@ def masked_tensor(data: Tensor, mask: Tensor, requires_grad: bool = False) -> Ma
     """A copy of the data with a mask, True where an element is present; a leaf of its own."""
     check_parts(data, mask)
     masked = masked_view(data.detach().clone(), mask.clone())
-    return masked.requires_grad_() if requires_grad else masked  # type: ignore[no-any-return]
+    return masked.requires_grad_() if requires_grad else masked
 
 
 def as_masked_tensor(data: Tensor, mask: Tensor) -> MaskedTensor:

@@ -107,7 +107,7 @@ class NestedTensor(Tensor):
         rest.insert(self._at - 1, self._ragged)
         return (self._offsets.shape[0] - 1, *rest)
 
-    def size(self, dim: int | None = None) -> Any:  # type: ignore[override]
+    def size(self, dim: int | None = None) -> Any:
         size = self.shape if dim is None else self.shape[dim]
         if size is self._ragged and self._layout is not jagged:
             lengths = set(self._lengths())
@@ -142,7 +142,7 @@ class NestedTensor(Tensor):
     def __len__(self) -> int:
         return self._offsets.shape[0] - 1
 
-    def __repr__(self, **options: Any) -> str:  # type: ignore[override]
+    def __repr__(self, **options: Any) -> str:
         if self._layout is not jagged:
             parts = ["  " + repr(part.detach()).replace("\n", "\n  ") for part in self.unbind()]
             return "nested_tensor([\n" + ",\n".join(parts) + "\n])"
@@ -186,7 +186,7 @@ class NestedTensor(Tensor):
 
     # -- rearranging
 
-    def transpose(self, dim0: int, dim1: int) -> NestedTensor:  # type: ignore[override]
+    def transpose(self, dim0: int, dim1: int) -> NestedTensor:
         a, b = sorted(d % self.dim() for d in (dim0, dim1))
         if (a, b) == (1, 2) and self.dim() > 2:
             return self._like(self._values, 3 - self._at)
@@ -201,10 +201,10 @@ class NestedTensor(Tensor):
             raise RuntimeError(f"[view] expected (batch, -1, ...) for {self.shape}, got {sizes}")
         return self._like(self._values.reshape(self._values.shape[0], *sizes[2:]))
 
-    def view(self, *sizes: Any) -> NestedTensor:  # type: ignore[override]
+    def view(self, *sizes: Any) -> NestedTensor:
         return self._reshaped(sizes)
 
-    def reshape(self, *sizes: Any) -> NestedTensor:  # type: ignore[override]
+    def reshape(self, *sizes: Any) -> NestedTensor:
         return self._reshaped(sizes)
 
     def _row_dim(self, dim: int) -> int:
@@ -214,19 +214,19 @@ class NestedTensor(Tensor):
             raise NotImplementedError(f"[NestedTensor] expected a dimension behind the sequences, got {dim}")
         return at - 1
 
-    def unflatten(self, dim: int, sizes: Any) -> NestedTensor:  # type: ignore[override]
+    def unflatten(self, dim: int, sizes: Any) -> NestedTensor:
         return self._like(self._values.unflatten(self._row_dim(dim), sizes))
 
-    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> NestedTensor:  # type: ignore[override]
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> NestedTensor:
         return self._like(self._values.flatten(self._row_dim(start_dim), self._row_dim(end_dim)))
 
-    def chunk(self, chunks: int, dim: int = 0) -> tuple[NestedTensor, ...]:  # type: ignore[override]
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[NestedTensor, ...]:
         return tuple(map(self._like, self._values.chunk(chunks, self._row_dim(dim))))
 
-    def split(self, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:  # type: ignore[override]
+    def split(self, split_size: Any, dim: int = 0) -> tuple[NestedTensor, ...]:
         return tuple(map(self._like, self._values.split(split_size, self._row_dim(dim))))
 
-    def unsqueeze(self, dim: int) -> NestedTensor:  # type: ignore[override]
+    def unsqueeze(self, dim: int) -> NestedTensor:
         at = dim % (self.dim() + 1)
         if at <= self._at:
             raise NotImplementedError(f"[unsqueeze] expected a place behind the sequences, got {dim}")
@@ -251,10 +251,10 @@ class NestedTensor(Tensor):
             return out.unsqueeze(1) if keepdim else out
         return self._like(function(self._values, [self._row_dim(d) for d in dims], keepdim=keepdim, **options))
 
-    def sum(self, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:  # type: ignore[override]
+    def sum(self, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:
         return self._reduced("sum", dim, keepdim, **options)
 
-    def mean(self, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:  # type: ignore[override]
+    def mean(self, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:
         return self._reduced("mean", dim, keepdim, **options)
 
     def _extreme(self, name: str, dim: Any, keepdim: bool) -> Tensor:
@@ -263,10 +263,10 @@ class NestedTensor(Tensor):
             return extremes.unsqueeze(1) if keepdim else extremes
         return self._reduced(name, dim, keepdim)
 
-    def amax(self, dim: Any = None, keepdim: bool = False) -> Tensor:  # type: ignore[override]
+    def amax(self, dim: Any = None, keepdim: bool = False) -> Tensor:
         return self._extreme("amax", dim, keepdim)
 
-    def amin(self, dim: Any = None, keepdim: bool = False) -> Tensor:  # type: ignore[override]
+    def amin(self, dim: Any = None, keepdim: bool = False) -> Tensor:
         return self._extreme("amin", dim, keepdim)
 
     def _along_rows(self, name: str, dim: Any, keepdim: bool) -> Tensor:
@@ -275,10 +275,10 @@ class NestedTensor(Tensor):
             return function(self._values)
         return self._like(function(self._values, self._row_dim(dim), keepdim))
 
-    def any(self, dim: Any = None, keepdim: bool = False) -> Tensor:  # type: ignore[override]
+    def any(self, dim: Any = None, keepdim: bool = False) -> Tensor:
         return self._along_rows("any", dim, keepdim)
 
-    def all(self, dim: Any = None, keepdim: bool = False) -> Tensor:  # type: ignore[override]
+    def all(self, dim: Any = None, keepdim: bool = False) -> Tensor:
         return self._along_rows("all", dim, keepdim)
 
     def argmax(self, dim: int, keepdim: bool = False) -> Tensor:  # type: ignore[override]
@@ -293,7 +293,7 @@ class NestedTensor(Tensor):
     def max(self) -> Tensor:  # type: ignore[override]
         return self._values.max()
 
-    def select(self, dim: int, index: int) -> NestedTensor:  # type: ignore[override]
+    def select(self, dim: int, index: int) -> NestedTensor:
         return self._like(self._values.select(self._row_dim(dim), index))
 
     def expand(self, *sizes: Any) -> NestedTensor:  # type: ignore[override]
@@ -304,15 +304,15 @@ class NestedTensor(Tensor):
             raise RuntimeError(f"[expand] expected sequences of the same lengths, got {sizes}")
         return self._like(self._values.expand(-1, *sizes[2:]))
 
-    def zero_(self) -> NestedTensor:  # type: ignore[override]
+    def zero_(self) -> NestedTensor:
         self._values.zero_()
         return self
 
-    def fill_(self, value: Any) -> NestedTensor:  # type: ignore[override]
+    def fill_(self, value: Any) -> NestedTensor:
         self._values.fill_(value)
         return self
 
-    def copy_(self, source: Any, non_blocking: bool = False) -> NestedTensor:  # type: ignore[override]
+    def copy_(self, source: Any, non_blocking: bool = False) -> NestedTensor:
         self._values.copy_(self._broadcast(source), non_blocking)
         return self
 

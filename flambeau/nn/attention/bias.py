@@ -71,7 +71,7 @@ class CausalBias(Tensor):
             return cls._dispatch(*args, **(kwargs or {}))
         return super().__torch_function__(func, types, args, kwargs or {})
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self) -> str:
         return self._materialize().__repr__()
 
 

@@ -32,7 +32,7 @@ def locate(module: Any, error: BaseException, args: tuple[Any, ...]) -> None:
     if place is None:
         if not error.args[0].startswith("["):
             return
-        error._place = place = Place(module, "", error.args[0], _described(module, args))  # type: ignore[attr-defined]
+        error._place = place = Place(module, "", error.args[0], _described(module, args))
     else:
         name = next((name for name, child in module._modules.items() if child is place.module), "...")
         place.module, place.path = module, f".{name}{place.path}"

@@ -79,7 +79,7 @@ class _ModuleSequence(Module):
 
     def pop(self, key: Any) -> Module:
         module = self[key]  # type: ignore[index]
-        del self[key]  # type: ignore[attr-defined]
+        del self[key]
         return module
 
 

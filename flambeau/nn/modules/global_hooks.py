@@ -9,7 +9,7 @@ from flambeau import _C
 from flambeau.utils.hooks import RemovableHandle
 
 
-class _Hooks(OrderedDict):  # type: ignore[type-arg]
+class _Hooks(OrderedDict):
     """A table of hooks on calls; while one of them holds something, no module takes the direct way to forward."""
 
     full: bool | None = None  # of backward hooks: whether they are full ones

@@ -21,7 +21,7 @@ def _changes(name: str) -> Any:
     return changed
 
 
-class Registry(OrderedDict):  # type: ignore[type-arg]
+class Registry(OrderedDict):
     """A table of a module's members or hooks, which counts its changes."""
 
     __setitem__ = _changes("__setitem__")

@@ -252,7 +252,7 @@ class StateDicts(_C.ModuleBase):
         metadata = getattr(state_dict, "_metadata", None)
         state_dict = OrderedDict(beside_torch.converted(state_dict) if beside_torch.torch_module() else state_dict)
         if metadata is not None:
-            state_dict._metadata = metadata  # type: ignore[attr-defined]
+            state_dict._metadata = metadata
 
         def load(module: Any, local: Any, prefix: str = "") -> None:
             local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})

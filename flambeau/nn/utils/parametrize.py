@@ -154,7 +154,7 @@ def _inject_new_class(module: Module) -> None:
         replica = self.__new__(self.__class__)
         memo[id(self)] = replica
         replica.__dict__ = deepcopy(self.__dict__, memo)
-        slots = copyreg._slotnames(self.__class__)  # type: ignore[attr-defined]
+        slots = copyreg._slotnames(self.__class__)
         for slot in slots:
             if hasattr(self, slot):
                 setattr(replica, slot, deepcopy(getattr(self, slot), memo))

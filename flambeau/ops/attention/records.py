@@ -36,11 +36,24 @@ native(
 
 
 @vjp("_biased_attention")
-def biased_attention_vjp(g0, query, key, value, bias, keep, is_causal, scale, dropout_p, output, logsumexp, needs):
+def biased_attention_vjp(
+    g0: fl.Tensor,
+    query: fl.Tensor,
+    key: fl.Tensor,
+    value: fl.Tensor,
+    bias: fl.Tensor | None,
+    keep: fl.Tensor | None,
+    is_causal: bool,
+    scale: Any,
+    dropout_p: float,
+    output: fl.Tensor,
+    logsumexp: fl.Tensor,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     if fl.is_grad_enabled():
         grouped = query.shape[1] != key.shape[1]
 
-        def compose(q, k, v, b):
+        def compose(q: Any, k: Any, v: Any, b: fl.Tensor) -> fl.Tensor:
             return _attention_math(q, k, v, b, dropout_p, is_causal, scale, grouped, keep)
 
         given = (query, key, value, *(() if bias is None else (bias,)))
@@ -53,12 +66,23 @@ def biased_attention_vjp(g0, query, key, value, bias, keep, is_causal, scale, dr
 
 
 @vjp("_flash_attention")
-def flash_attention_vjp(g0, query, key, value, attn_mask, is_causal, scale, output, logsumexp, needs):
+def flash_attention_vjp(
+    g0: fl.Tensor,
+    query: fl.Tensor,
+    key: fl.Tensor,
+    value: fl.Tensor,
+    attn_mask: fl.Tensor | None,
+    is_causal: bool,
+    scale: Any,
+    output: fl.Tensor,
+    logsumexp: fl.Tensor,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     if fl.is_grad_enabled():
         # A backward that is recorded itself goes through the composition of products.
         grouped = query.shape[1] != key.shape[1]
 
-        def compose(q, k, v):
+        def compose(q: Any, k: Any, v: Any) -> fl.Tensor:
             return _attention_math(q, k, v, attn_mask, 0.0, is_causal, scale, grouped)
 
         return retrace(compose, (query, key, value), needs[:3], g0)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from flambeau.ops.samples import Constant, call, samples
+from collections.abc import Iterator
+
+from flambeau.ops.samples import Call, Constant, Make, call, samples
 
 
 @samples("scaled_dot_product_attention")
-def attention(make):
+def attention(make: Make) -> Iterator[Call]:
     yield call(make(2, 3, 2), make(2, 3, 2), make(2, 3, 2), is_causal=True)
     yield call(make(1, 2, 3, 2), make(1, 2, 4, 2), make(1, 2, 4, 2), make(3, 4), scale=0.7)
 
 
 @samples("_flash_attention")
-def flash_attention(make):
+def flash_attention(make: Make) -> Iterator[Call]:
     q, k, v = (make.real(1, 2, 3, 2).float() for _ in range(3))
     yield call(Constant(q), Constant(k), Constant(v), None, True, None)
 
 
 @samples("_flash_attention_backward")
-def flash_attention_backward(make):
+def flash_attention_backward(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     q, k, v, g = (make.real(1, 2, 3, 2).float() for _ in range(4))
@@ -28,7 +30,7 @@ def flash_attention_backward(make):
 
 
 @samples("_biased_attention")
-def biased_attention(make):
+def biased_attention(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     q, k, v = (make.real(1, 2, 3, 2).float() for _ in range(3))
@@ -38,7 +40,7 @@ def biased_attention(make):
 
 
 @samples("_biased_attention_backward")
-def biased_attention_backward(make):
+def biased_attention_backward(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     q, k, v, g = (make.real(1, 2, 3, 2).float() for _ in range(4))
@@ -49,7 +51,7 @@ def biased_attention_backward(make):
 
 
 @samples("nn_multi_head_attention_forward")
-def multi_head_attention(make):
+def multi_head_attention(make: Make) -> Iterator[Call]:
     query, key, value = make(3, 2, 4), make(2, 2, 4), make(2, 2, 4)
     weights = make(12, 4), make(12), None, None, False, 0.0, make(4, 4), make(4)
     yield call(query, key, value, 4, 2, *weights)

@@ -15,12 +15,21 @@ native(
 
 
 @vjp("_im2col")
-def im2col_vjp(g, self_sizes, kernel_size, dilation, padding, stride):
+def im2col_vjp(
+    g: fl.Tensor,
+    self_sizes: fl.Size,
+    kernel_size: list[int],
+    dilation: list[int],
+    padding: list[int],
+    stride: list[int],
+) -> fl.Tensor:
     return fl._ops._col2im(g, list(self_sizes[-2:]), kernel_size, dilation, padding, stride)
 
 
 @vjp("_col2im")
-def col2im_vjp(g, kernel_size, dilation, padding, stride):
+def col2im_vjp(
+    g: fl.Tensor, kernel_size: list[int], dilation: list[int], padding: list[int], stride: list[int]
+) -> fl.Tensor:
     return fl._ops._im2col(g, kernel_size, dilation, padding, stride)
 
 

@@ -7,6 +7,7 @@ gradients of input, weight and bias that its mask asks for (an empty tensor wher
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import autocast, composite, native, node, tag, vjp
@@ -47,7 +48,18 @@ def _conj(x: fl.Tensor) -> fl.Tensor:
     return x.conj() if x.is_complex() else x
 
 
-def _gradients(g, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs):
+def _gradients(
+    g: fl.Tensor,
+    input: fl.Tensor,
+    weight: fl.Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     ndim = weight.dim() - 2
     single = input.dim() == ndim + 1
     if single:
@@ -75,37 +87,67 @@ def _gradients(g, input, weight, stride, padding, dilation, transposed, output_p
 
 
 @vjp("convolution", "_convolution")
-def convolution_vjp(g, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs):
+def convolution_vjp(
+    g: fl.Tensor,
+    input: fl.Tensor,
+    weight: fl.Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     return _gradients(g, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs)
 
 
 @vjp("conv1d", "conv2d", "conv3d")
-def conv_vjp(g, input, weight, stride, padding, dilation, groups, needs):
+def conv_vjp(
+    g: fl.Tensor,
+    input: fl.Tensor,
+    weight: fl.Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     return _gradients(g, input, weight, stride, padding, dilation, False, [0], groups, needs)
 
 
 @vjp("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
-def conv_transpose_vjp(g, input, weight, stride, padding, output_padding, groups, dilation, needs):
+def conv_transpose_vjp(
+    g: fl.Tensor,
+    input: fl.Tensor,
+    weight: fl.Tensor,
+    stride: list[int],
+    padding: list[int],
+    output_padding: list[int],
+    groups: int,
+    dilation: list[int],
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     return _gradients(g, input, weight, stride, padding, dilation, True, output_padding, groups, needs)
 
 
 @vjp("_convolution_backward")
 def convolution_backward_vjp(
-    g0,
-    g1,
-    g2,
-    grad_output,
-    input,
-    weight,
-    stride,
-    padding,
-    dilation,
-    transposed,
-    output_padding,
-    groups,
-    output_mask,
-    needs,
-):
+    g0: fl.Tensor | None,
+    g1: fl.Tensor | None,
+    g2: fl.Tensor | None,
+    grad_output: Any,
+    input: fl.Tensor,
+    weight: fl.Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+    output_mask: Any,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     """The three gradients are products of pairs of the operands, so their derivatives are the other pairs."""
     options = (stride, padding, dilation, transposed, output_padding, groups)
     g0, g1, g2 = (x if wanted else None for x, wanted in zip((g0, g1, g2), output_mask))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from flambeau.ops.samples import call, samples
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau.ops.samples import Call, Make, call, samples
 
 
-def _space(n):
+def _space(n: Any) -> Any:
     return [4, 3, 3][:n]
 
 
-def _kernel(n):
+def _kernel(n: Any) -> Any:
     return [2, 3, 2][:n]
 
 
-def _convolutions(n, transposed):
-    def generate(make):
+def _convolutions(n: Any, transposed: Any) -> Iterator[Call]:
+    def generate(make: Make) -> Iterator[Call]:
         if transposed:
             yield call(make(1, 2, *_space(n)), make(2, 3, *_kernel(n)), make(3), stride=2, output_padding=1)
             yield call(make(2, 2, *_space(n)), make(2, 1, *_kernel(n)), groups=2, padding=1)
@@ -26,8 +29,8 @@ def _convolutions(n, transposed):
     return generate
 
 
-def _named_padding(n):
-    def generate(make):
+def _named_padding(n: Any) -> Iterator[Call]:
+    def generate(make: Make) -> Iterator[Call]:
         yield call(make(1, 2, *_space(n)), make(2, 2, *_kernel(n)), padding="same")
         yield call(make(1, 2, *_space(n)), make(2, 2, *_kernel(n)), make(2), padding="valid")
 
@@ -41,13 +44,13 @@ for _n in (1, 2, 3):
 
 
 @samples("convolution", "_convolution")
-def convolution(make):
+def convolution(make: Make) -> Iterator[Call]:
     yield call(make(2, 2, 5), make(3, 2, 3), make(3), [2], [1], [1], False, [0], 1)
     yield call(make(1, 2, 3, 3), make(2, 2, 2, 2), None, [1, 2], [0, 1], [1, 1], True, [0, 1], 1)
 
 
 @samples("_convolution_backward")
-def convolution_backward(make):
+def convolution_backward(make: Make) -> Iterator[Call]:
     yield call(make(2, 3, 3), make(2, 2, 5), make(3, 2, 3), [2], [1], [1], False, [0], 1, [True, True, True])
     yield call(make(2, 3, 3), make(2, 2, 5), make(3, 2, 3), [2], [1], [1], False, [0], 1, [True, False, False])
 
@@ -60,25 +63,25 @@ samples.without(
 
 
 @samples("conv_tbc")
-def conv_tbc(make):
+def conv_tbc(make: Make) -> Iterator[Call]:
     yield call(make(4, 1, 2), make(2, 2, 3), make(3), 1)
 
 
 @samples("_im2col")
-def im2col(make):
+def im2col(make: Make) -> Iterator[Call]:
     yield call(make(1, 2, 3, 4), [2, 2], [1, 1], [0, 1], [1, 2])
 
 
 @samples("_col2im")
-def col2im(make):
+def col2im(make: Make) -> Iterator[Call]:
     yield call(make(1, 4, 6), [3, 4], [2, 2], [1, 1], [0, 0], [1, 1])
 
 
 @samples("nn_unfold")
-def unfold(make):
+def unfold(make: Make) -> Iterator[Call]:
     yield call(make(1, 2, 3, 4), 2, padding=1, stride=2)
 
 
 @samples("nn_fold")
-def fold(make):
+def fold(make: Make) -> Iterator[Call]:
     yield call(make(1, 4, 6), [3, 4], 2)

@@ -41,4 +41,4 @@ def write(mode: Any, func: Any, target: Any, source: Any = 0, non_blocking: bool
         value.copy_(source)
     else:
         value.fill_(source)
-    return target  # type: ignore[no-any-return]
+    return target

@@ -11,7 +11,7 @@ native("clone(Tensor self, *, memory_format? memory_format=None) -> Tensor")
 
 
 @vjp("copy_")
-def copy_vjp(g, needs):
+def copy_vjp(g: fl.Tensor, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     return fl.zeros_like(g) if needs[0] else None, g if needs[1] else None
 
 
@@ -19,12 +19,12 @@ native("_lazy_clone(Tensor self) -> Tensor")
 
 
 @vjp("clone")
-def clone_vjp(g):
+def clone_vjp(g: fl.Tensor) -> fl.Tensor:
     return g
 
 
 @vjp("_lazy_clone")
-def lazy_clone_vjp(g):
+def lazy_clone_vjp(g: fl.Tensor) -> fl.Tensor:
     return g
 
 
@@ -35,7 +35,7 @@ native(
 
 
 @vjp("_to_copy")
-def to_copy_vjp(g, self_dtype, self_device):
+def to_copy_vjp(g: fl.Tensor, self_dtype: fl.dtype, self_device: fl.device) -> fl.Tensor:
     return g.real.to(self_dtype) if g.is_complex() and not self_dtype.is_complex else g.to(self_device, self_dtype)
 
 

@@ -51,17 +51,17 @@ native("zero_(Tensor(!) self) -> Tensor")
 
 
 @vjp("fill_", "fill")
-def fill_vjp(g, needs):
+def fill_vjp(g: fl.Tensor, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     return fl.zeros_like(g) if needs[0] else None, g.sum() if needs[1] else None
 
 
 @vjp("zero_")
-def zero_vjp(g):
+def zero_vjp(g: fl.Tensor) -> fl.Tensor:
     return fl.zeros_like(g)
 
 
 @vjp("linspace")
-def linspace_vjp(g, steps, needs):
+def linspace_vjp(g: fl.Tensor, steps: int, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     weight = (
         fl.linspace(0, 1, steps, dtype=g.dtype, device=g.device)
         if steps > 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import flambeau as fl
 from flambeau.ops.record import composite
@@ -20,7 +21,9 @@ def _positions(name: str, length: int, periodic: bool, dtype: fl.dtype | None, o
     return fl.arange(length, dtype=dtype, **options), (length if periodic else length - 1)
 
 
-def _cosine_sum(name: str, length: int, periodic: bool, weights: tuple[float, ...], dtype, options) -> fl.Tensor:
+def _cosine_sum(
+    name: str, length: int, periodic: bool, weights: tuple[float, ...], dtype: fl.dtype, options: Any
+) -> fl.Tensor:
     """sum_k (-1)^k weights[k] cos(2 pi k n / steps)"""
     n, steps = _positions(name, length, periodic, dtype, options)
     if length <= 1:
@@ -32,24 +35,32 @@ def _cosine_sum(name: str, length: int, periodic: bool, weights: tuple[float, ..
 
 
 @composite(f"hann_window(int window_length, bool periodic=True, {OPTIONS}) -> Tensor")
-def hann_window(window_length, periodic=True, *, dtype=None, **options):
+def hann_window(window_length: Any, periodic: Any = True, *, dtype: fl.dtype = None, **options: Any) -> fl.Tensor:
     return _cosine_sum("hann_window", window_length, periodic, (0.5, 0.5), dtype, options)
 
 
 @composite(
     f"hamming_window(int window_length, bool periodic=True, float alpha=0.54, float beta=0.46, {OPTIONS}) -> Tensor"
 )
-def hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype=None, **options):
+def hamming_window(
+    window_length: Any,
+    periodic: Any = True,
+    alpha: Any = 0.54,
+    beta: Any = 0.46,
+    *,
+    dtype: fl.dtype = None,
+    **options: Any,
+) -> fl.Tensor:
     return _cosine_sum("hamming_window", window_length, periodic, (alpha, beta), dtype, options)
 
 
 @composite(f"blackman_window(int window_length, bool periodic=True, {OPTIONS}) -> Tensor")
-def blackman_window(window_length, periodic=True, *, dtype=None, **options):
+def blackman_window(window_length: Any, periodic: Any = True, *, dtype: fl.dtype = None, **options: Any) -> fl.Tensor:
     return _cosine_sum("blackman_window", window_length, periodic, (0.42, 0.5, 0.08), dtype, options)
 
 
 @composite(f"bartlett_window(int window_length, bool periodic=True, {OPTIONS}) -> Tensor")
-def bartlett_window(window_length, periodic=True, *, dtype=None, **options):
+def bartlett_window(window_length: Any, periodic: Any = True, *, dtype: fl.dtype = None, **options: Any) -> fl.Tensor:
     n, steps = _positions("bartlett_window", window_length, periodic, dtype, options)
     if window_length <= 1:
         return fl.ones_like(n)
@@ -57,7 +68,9 @@ def bartlett_window(window_length, periodic=True, *, dtype=None, **options):
 
 
 @composite(f"kaiser_window(int window_length, bool periodic=True, float beta=12.0, {OPTIONS}) -> Tensor")
-def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None, **options):
+def kaiser_window(
+    window_length: Any, periodic: Any = True, beta: Any = 12.0, *, dtype: fl.dtype = None, **options: Any
+) -> fl.Tensor:
     n, steps = _positions("kaiser_window", window_length, periodic, dtype, options)
     if window_length <= 1:
         return fl.ones_like(n)

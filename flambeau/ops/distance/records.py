@@ -165,7 +165,9 @@ native("_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] t
 native("_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor loss, Tensor log_alpha, int blank=0, bool zero_infinity=False) -> Tensor")  # fmt: skip
 
 
-def _ctc_composed(log_probs, targets, input_lengths, target_lengths, blank):
+def _ctc_composed(
+    log_probs: fl.Tensor, targets: fl.Tensor, input_lengths: Any, target_lengths: Any, blank: int
+) -> fl.Tensor:
     """The loss of each sample as a recursion over time in ops; impossible alignments have a very large loss."""
     steps, batch, _ = log_probs.shape
     longest = max(target_lengths, default=0)
@@ -198,7 +200,17 @@ def _ctc_composed(log_probs, targets, input_lengths, target_lengths, blank):
     return -ends.masked_fill(single, never).logsumexp(1)
 
 
-def ctc_loss_gradient(grad, log_probs, targets, input_lengths, target_lengths, loss, log_alpha, blank, zero_infinity):
+def ctc_loss_gradient(
+    grad: fl.Tensor,
+    log_probs: fl.Tensor,
+    targets: fl.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    loss: fl.Tensor,
+    log_alpha: fl.Tensor,
+    blank: int,
+    zero_infinity: bool,
+) -> fl.Tensor:
     """By operators that have derivatives themselves."""
     from flambeau.ops.retrace import retrace
 
@@ -222,7 +234,17 @@ def ctc_loss_gradient(grad, log_probs, targets, input_lengths, target_lengths, l
 
 
 @vjp("_ctc_loss")
-def ctc_loss_vjp(g0, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, out0, out1):
+def ctc_loss_vjp(
+    g0: fl.Tensor,
+    log_probs: fl.Tensor,
+    targets: fl.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int,
+    zero_infinity: bool,
+    out0: fl.Tensor,
+    out1: fl.Tensor,
+) -> tuple[fl.Tensor | None, ...]:
     gradient = ctc_loss_gradient if fl.is_grad_enabled() else fl._ops._ctc_loss_backward
     saved = out0.detach(), out1.detach()
     return gradient(g0, log_probs, targets, input_lengths, target_lengths, *saved, blank, zero_infinity), None

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from flambeau.ops.loss.samples import hinge_embedding_loss, kl_div, margin_ranking_loss
-from flambeau.ops.samples import Constant, Through, call, first, samples
+from flambeau.ops.samples import Call, Constant, Make, Through, call, first, samples
 
 
 @samples("nn_cosine_embedding_loss", "cosine_embedding_loss")
-def cosine_embedding_loss(make):
+def cosine_embedding_loss(make: Make) -> Iterator[Call]:
     yield call(make(2, 3), make(2, 3), make.index([1, -1]), 0.1)
 
 
-def _ctc(make):
+def _ctc(make: Make) -> Any:
     import flambeau as fl
 
     return Through(lambda x: fl.log_softmax(x * 3, 2), make(4, 2, 3)), make.index([[1, 2], [2, 1]])
 
 
 @samples("_ctc_loss")
-def ctc_loss_kernel(make):
+def ctc_loss_kernel(make: Make) -> Iterator[Call]:
     yield call(*_ctc(make), [4, 3], [2, 1]).then(first)
 
 
 @samples("_ctc_loss_backward")
-def ctc_loss_backward(make):
+def ctc_loss_backward(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     # A label that comes twice; one that is not reached; no input at all.
@@ -34,7 +37,7 @@ def ctc_loss_backward(make):
 
 
 @samples("nn_ctc_loss", "ctc_loss")
-def ctc_loss(make):
+def ctc_loss(make: Make) -> Iterator[Call]:
     yield call(*_ctc(make), [4, 3], [2, 1])
 
 

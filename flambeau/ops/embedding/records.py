@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flambeau as fl
 from flambeau.ops.record import composite, native, tag, vjp
 from flambeau.ops.values import all_values
@@ -11,7 +13,7 @@ native("embedding_renorm_(Tensor(!) self, Tensor indices, float max_norm, float 
 native("_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", module="")  # fmt: skip
 
 
-def sparse_rows(indices, rows, size, padding_idx):
+def sparse_rows(indices: fl.Tensor, rows: int, size: list[int], padding_idx: int) -> fl.Tensor:
     """The gradient of a table of which few rows are used, as a sparse tensor of these rows."""
     from flambeau.sparse.construction import sparse_coo_tensor
 
@@ -22,7 +24,9 @@ def sparse_rows(indices, rows, size, padding_idx):
 
 
 @vjp("embedding")
-def embedding_vjp(g, weight_sizes, indices, padding_idx, scale_grad_by_freq, sparse):
+def embedding_vjp(
+    g: fl.Tensor, weight_sizes: fl.Size, indices: fl.Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+) -> tuple[fl.Tensor | None, ...]:
     flat = indices.reshape(-1)
     rows = g.reshape(flat.shape[0], weight_sizes[-1])
     if sparse:
@@ -41,8 +45,19 @@ def embedding_vjp(g, weight_sizes, indices, padding_idx, scale_grad_by_freq, spa
 
 @vjp("_embedding_bag")
 def embedding_bag_vjp(
-    g0, weight, indices, scale_grad_by_freq, mode, sparse, per_sample_weights, padding_idx, out1, out2, out3, needs
-):
+    g0: fl.Tensor,
+    weight: fl.Tensor,
+    indices: fl.Tensor,
+    scale_grad_by_freq: bool,
+    mode: str,
+    sparse: bool,
+    per_sample_weights: Any,
+    padding_idx: int,
+    out1: fl.Tensor,
+    out2: fl.Tensor,
+    out3: Any,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     zeros = None if sparse else fl.zeros(weight.shape, dtype=g0.dtype, device=g0.device)
     if mode == 2:
         grad = g0 * (out2 > 0).unsqueeze(-1)

@@ -17,12 +17,12 @@ native("_fft_c2r(Tensor self, int[] dim, float scale, bool forward, int last_siz
 
 
 @vjp("_fft_c2c")
-def c2c_vjp(g, dim, scale, forward):
+def c2c_vjp(g: fl.Tensor, dim: int, scale: Any, forward: int) -> fl.Tensor:
     return fl._ops._fft_c2c(g, dim, scale, not forward)
 
 
 @vjp("_fft_r2c")
-def r2c_vjp(g, self_sizes, dim, scale, forward, onesided):
+def r2c_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int, scale: Any, forward: int, onesided: bool) -> fl.Tensor:
     if onesided:  # the half that was left out has no gradient
         last = dim[-1] % len(self_sizes)
         missing = self_sizes[last] - g.shape[last]
@@ -31,7 +31,7 @@ def r2c_vjp(g, self_sizes, dim, scale, forward, onesided):
 
 
 @vjp("_fft_c2r")
-def c2r_vjp(g, self_sizes, dim, scale, forward, last_size):
+def c2r_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int, scale: Any, forward: int, last_size: int) -> fl.Tensor:
     half_spectrum = fl._ops._fft_r2c(g, dim, scale, not forward, True)
     # Each frequency but the first (and the middle one of an even length) stands for two.
     last = dim[-1] % len(self_sizes)
@@ -309,7 +309,7 @@ native("_overlap_add(Tensor self, int hop) -> Tensor")
 
 
 @vjp("_overlap_add")
-def overlap_add_vjp(g, self_sizes, hop):
+def overlap_add_vjp(g: fl.Tensor, self_sizes: fl.Size, hop: int) -> fl.Tensor:
     return g.unfold(-1, self_sizes[-1], hop)
 
 

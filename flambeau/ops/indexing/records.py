@@ -17,12 +17,14 @@ native("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate
 
 
 @vjp("index.Tensor")
-def index_vjp(g, self_sizes, indices):
+def index_vjp(g: fl.Tensor, self_sizes: fl.Size, indices: list[fl.Tensor | None]) -> tuple[fl.Tensor | None, ...]:
     return fl.zeros(self_sizes, dtype=g.dtype, device=g.device).index_put(indices, g, accumulate=True), None
 
 
 @vjp("index_put")
-def index_put_vjp(g, indices, values_sizes, accumulate, needs):
+def index_put_vjp(
+    g: fl.Tensor, indices: list[fl.Tensor | None], values_sizes: fl.Size, accumulate: bool, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     grad_self = g
     if needs[0] and not accumulate:
         grad_self = g.index_put(indices, fl.zeros((), dtype=g.dtype, device=g.device))
@@ -43,14 +45,16 @@ native("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", inpl
 
 
 @vjp("masked_select")
-def masked_select_vjp(g, self_sizes, mask):
+def masked_select_vjp(g: fl.Tensor, self_sizes: fl.Size, mask: fl.Tensor) -> tuple[fl.Tensor | None, ...]:
     shape = fl.broadcast_shapes(self_sizes, mask.shape)
     full = fl.zeros(shape, dtype=g.dtype, device=g.device).masked_scatter(mask.expand(shape), g)
     return full.sum_to_size(self_sizes), None
 
 
 @vjp("masked_scatter")
-def masked_scatter_vjp(g, mask, source_sizes, needs):
+def masked_scatter_vjp(
+    g: fl.Tensor, mask: fl.Tensor, source_sizes: fl.Size, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     grad_source = None
     if needs[2]:
         picked = g.masked_select(mask)
@@ -90,12 +94,14 @@ native("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> 
 
 
 @vjp("index_select")
-def index_select_vjp(g, self_sizes, dim, index):
+def index_select_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int, index: fl.Tensor) -> tuple[fl.Tensor | None, ...]:
     return fl.zeros(self_sizes, dtype=g.dtype, device=g.device).index_add(dim, index, g), None
 
 
 @vjp("index_add")
-def index_add_vjp(g, dim, index, source_sizes, alpha, needs):
+def index_add_vjp(
+    g: fl.Tensor, dim: int, index: fl.Tensor, source_sizes: fl.Size, alpha: Any, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     picked = None
     if needs[2]:
         picked = g.index_select(dim, index).reshape(source_sizes)
@@ -105,7 +111,9 @@ def index_add_vjp(g, dim, index, source_sizes, alpha, needs):
 
 
 @vjp("index_copy")
-def index_copy_vjp(g, dim, index, source_sizes, needs):
+def index_copy_vjp(
+    g: fl.Tensor, dim: int, index: fl.Tensor, source_sizes: fl.Size, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     return (
         g.index_fill(dim, index, 0) if needs[0] else None,
         None,
@@ -114,13 +122,23 @@ def index_copy_vjp(g, dim, index, source_sizes, needs):
 
 
 @vjp("index_fill")
-def index_fill_vjp(g, dim, index, needs):
+def index_fill_vjp(g: fl.Tensor, dim: int, index: fl.Tensor, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     rest = g.index_fill(dim, index, 0)
     return rest, None, (g - rest).sum() if needs[2] else None
 
 
 @vjp("index_reduce")
-def index_reduce_vjp(g, self, dim, index, source, reduce, include_self, out, needs):
+def index_reduce_vjp(
+    g: fl.Tensor,
+    self: fl.Tensor,
+    dim: int,
+    index: fl.Tensor,
+    source: fl.Tensor,
+    reduce: str,
+    include_self: bool,
+    out: fl.Tensor,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     def spread(x: fl.Tensor) -> fl.Tensor:
         return x.index_select(dim, index).reshape(source.shape)
 
@@ -149,7 +167,17 @@ def _conj(x: fl.Tensor) -> fl.Tensor:
     return x.conj() if x.is_complex() else x
 
 
-def _product_gradients(g, self, source, include_self, needs, multiply, spread, index, dim):
+def _product_gradients(
+    g: fl.Tensor,
+    self: fl.Tensor,
+    source: fl.Tensor,
+    include_self: bool,
+    needs: list[bool],
+    multiply: Any,
+    spread: Any,
+    index: fl.Tensor,
+    dim: int,
+) -> tuple[fl.Tensor | None, ...]:
     """Gradients of products gathered by index; where a single factor is zero, the product of the others is what counts."""
     base = self if include_self else self.index_fill(dim, index, 1)
     zero_self, zero_source = base == 0, source == 0
@@ -166,12 +194,14 @@ def _product_gradients(g, self, source, include_self, needs, multiply, spread, i
 
 
 @vjp("take")
-def take_vjp(g, self_sizes, index):
+def take_vjp(g: fl.Tensor, self_sizes: fl.Size, index: fl.Tensor) -> tuple[fl.Tensor | None, ...]:
     return fl.zeros(self_sizes, dtype=g.dtype, device=g.device).put(index, g, accumulate=True), None
 
 
 @vjp("put")
-def put_vjp(g, index, source_sizes, accumulate, needs):
+def put_vjp(
+    g: fl.Tensor, index: fl.Tensor, source_sizes: fl.Size, accumulate: bool, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     grad_self = (
         g if accumulate or not needs[0] else g.put(index, fl.zeros(source_sizes, dtype=g.dtype, device=g.device))
     )

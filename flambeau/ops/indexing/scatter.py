@@ -33,12 +33,14 @@ def _gathered(g: fl.Tensor, dim: int, index: fl.Tensor, sizes: fl.Size) -> fl.Te
 
 
 @vjp("gather")
-def gather_vjp(g, self_sizes, dim, index):
+def gather_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int, index: fl.Tensor) -> tuple[fl.Tensor | None, ...]:
     return fl.zeros(self_sizes, dtype=g.dtype, device=g.device).scatter_add(dim, index.to(fl.int64), g), None
 
 
 @vjp("scatter.src")
-def scatter_src_vjp(g, dim, index, src_sizes, needs):
+def scatter_src_vjp(
+    g: fl.Tensor, dim: int, index: fl.Tensor, src_sizes: fl.Size, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     return (
         g.scatter(dim, index, 0) if needs[0] else None,
         None,
@@ -47,17 +49,29 @@ def scatter_src_vjp(g, dim, index, src_sizes, needs):
 
 
 @vjp("scatter.value")
-def scatter_value_vjp(g, dim, index):
+def scatter_value_vjp(g: fl.Tensor, dim: int, index: fl.Tensor) -> tuple[fl.Tensor | None, ...]:
     return g.scatter(dim, index, 0), None
 
 
 @vjp("scatter_add")
-def scatter_add_vjp(g, dim, index, src_sizes, needs):
+def scatter_add_vjp(
+    g: fl.Tensor, dim: int, index: fl.Tensor, src_sizes: fl.Size, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     return g, None, _gathered(g, dim, index, src_sizes) if needs[2] else None
 
 
 @vjp("scatter_reduce.two")
-def scatter_reduce_vjp(g, self, dim, index, src, reduce, include_self, out, needs):
+def scatter_reduce_vjp(
+    g: fl.Tensor,
+    self: fl.Tensor,
+    dim: int,
+    index: fl.Tensor,
+    src: fl.Tensor,
+    reduce: str,
+    include_self: bool,
+    out: fl.Tensor,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     part = src
     if tuple(src.shape) != tuple(index.shape):
         for d, n in enumerate(index.shape):
@@ -74,7 +88,16 @@ def _conj(x: fl.Tensor) -> fl.Tensor:
     return x.conj() if x.is_complex() else x
 
 
-def _reduced_gradients(g, self, dim, index, src, reduce, include_self, out):
+def _reduced_gradients(
+    g: fl.Tensor,
+    self: fl.Tensor,
+    dim: int,
+    index: fl.Tensor,
+    src: fl.Tensor,
+    reduce: str,
+    include_self: bool,
+    out: fl.Tensor,
+) -> tuple[fl.Tensor | None, ...]:
     def untouched(x: fl.Tensor) -> fl.Tensor:
         return x if include_self else x.scatter(dim, index, 0)
 

@@ -26,19 +26,19 @@ def _put_back(g: fl.Tensor, sizes: fl.Size, dim: int, indices: fl.Tensor) -> fl.
 
 
 @vjp("sort", "sort.stable", "topk")
-def sort_vjp(g0, self_sizes, dim, indices):
+def sort_vjp(g0: fl.Tensor, self_sizes: fl.Size, dim: int, indices: fl.Tensor) -> fl.Tensor:
     return _put_back(g0, self_sizes, dim, indices)
 
 
 @vjp("kthvalue", "median.dim", "nanmedian.dim", "mode")
-def picked_vjp(g0, self_sizes, dim, keepdim, indices):
+def picked_vjp(g0: fl.Tensor, self_sizes: fl.Size, dim: int, keepdim: bool, indices: fl.Tensor) -> fl.Tensor:
     if not keepdim and len(self_sizes):
         g0, indices = g0.unsqueeze(dim), indices.unsqueeze(dim)
     return _put_back(g0, self_sizes, dim, indices)
 
 
 @vjp("median", "nanmedian")
-def median_vjp(g, self, out):
+def median_vjp(g: fl.Tensor, self: fl.Tensor, out: fl.Tensor) -> fl.Tensor:
     hit = (self == out) | (self.isnan() & out.isnan())
     return g * hit / hit.sum()
 

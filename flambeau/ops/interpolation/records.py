@@ -29,17 +29,29 @@ native(f"_grid_sampler_backward(Tensor grad, {_GRID}) -> (Tensor, Tensor)")
 
 
 @vjp("_interpolate")
-def interpolate_vjp(g, self_sizes, mode, align_corners, scale_factors, antialias):
+def interpolate_vjp(
+    g: fl.Tensor, self_sizes: fl.Size, mode: str, align_corners: bool, scale_factors: Any, antialias: bool
+) -> fl.Tensor:
     return fl._ops._interpolate_backward(g, self_sizes, mode, align_corners, scale_factors, antialias)
 
 
 @vjp("_interpolate_backward")
-def interpolate_backward_vjp(g, grad_sizes, mode, align_corners, scale_factors, antialias):
+def interpolate_backward_vjp(
+    g: fl.Tensor, grad_sizes: fl.Size, mode: str, align_corners: bool, scale_factors: Any, antialias: bool
+) -> fl.Tensor:
     return fl._ops._interpolate(g, list(grad_sizes[2:]), mode, align_corners, scale_factors, antialias)
 
 
 @vjp("grid_sampler_2d", "grid_sampler_3d")
-def grid_sampler_vjp(g, input, grid, interpolation_mode, padding_mode, align_corners, needs):
+def grid_sampler_vjp(
+    g: fl.Tensor,
+    input: fl.Tensor,
+    grid: fl.Tensor,
+    interpolation_mode: str,
+    padding_mode: str,
+    align_corners: bool,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     if fl.is_grad_enabled():
         from flambeau.ops.interpolation.definitions import grid_sampler
 
@@ -133,19 +145,19 @@ def nn_upsample(
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
-) -> fl.Tensor:  # type: ignore[no-untyped-def]
+) -> fl.Tensor:
     warnings.warn("nn.functional.upsample is deprecated. Use nn.functional.interpolate instead.", stacklevel=2)
     return fl.nn.functional.interpolate(input, size, scale_factor, mode, align_corners)
 
 
 @composite()
-def nn_upsample_nearest(input: fl.Tensor, size: Any = None, scale_factor: Any = None) -> fl.Tensor:  # type: ignore[no-untyped-def]
+def nn_upsample_nearest(input: fl.Tensor, size: Any = None, scale_factor: Any = None) -> fl.Tensor:
     warnings.warn("nn.functional.upsample_nearest is deprecated. Use nn.functional.interpolate instead.", stacklevel=2)
     return fl.nn.functional.interpolate(input, size, scale_factor, mode="nearest")
 
 
 @composite()
-def nn_upsample_bilinear(input: fl.Tensor, size: Any = None, scale_factor: Any = None) -> fl.Tensor:  # type: ignore[no-untyped-def]
+def nn_upsample_bilinear(input: fl.Tensor, size: Any = None, scale_factor: Any = None) -> fl.Tensor:
     warnings.warn("nn.functional.upsample_bilinear is deprecated. Use nn.functional.interpolate instead.", stacklevel=2)
     return fl.nn.functional.interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
@@ -161,7 +173,7 @@ _CORNERS = (
 @composite()
 def grid_sampler(
     input: fl.Tensor, grid: fl.Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> fl.Tensor:  # type: ignore[no-untyped-def]
+) -> fl.Tensor:
     if input.dim() == 5:
         return fl.grid_sampler_3d(input, grid, interpolation_mode, padding_mode, align_corners)
     return fl.grid_sampler_2d(input, grid, interpolation_mode, padding_mode, align_corners)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from flambeau.ops.samples import call, samples
+from collections.abc import Iterator
+
+from flambeau.ops.samples import Call, Make, call, samples
 
 
 @samples("_interpolate")
-def interpolate_kernel(make):
+def interpolate_kernel(make: Make) -> Iterator[Call]:
     yield call(make(1, 1, 3), [5], "linear", False, None, False)
     yield call(make(1, 1, 2, 3), [3, 4], "cubic", True, None, False)
 
 
 @samples("_interpolate_backward")
-def interpolate_backward(make):
+def interpolate_backward(make: Make) -> Iterator[Call]:
     yield call(make(1, 1, 5), [1, 1, 3], "linear", False, None, False)
 
 
 @samples("nn_interpolate")
-def interpolate(make):
+def interpolate(make: Make) -> Iterator[Call]:
     yield call(make(1, 1, 3), 5)
     yield call(make(1, 1, 3), scale_factor=2.0, mode="linear", align_corners=False)
     yield call(make(1, 1, 2, 3), [3, 5], mode="bilinear", align_corners=True)
@@ -27,12 +29,12 @@ def interpolate(make):
 
 
 @samples("nn_upsample", "nn_upsample_nearest", "nn_upsample_bilinear")
-def upsample(make):
+def upsample(make: Make) -> Iterator[Call]:
     yield call(make(1, 1, 2, 3), [4, 3])
 
 
 @samples("grid_sampler", "grid_sampler_2d")
-def grid_sampler_2d(make):
+def grid_sampler_2d(make: Make) -> Iterator[Call]:
     for mode in (0, 2):
         for padding, align in ((0, False), (1, True), (2, False), (2, True)):
             yield call(make(1, 2, 3, 3), make(1, 2, 2, 2), mode, padding, align)
@@ -40,12 +42,12 @@ def grid_sampler_2d(make):
 
 
 @samples("grid_sampler_3d")
-def grid_sampler_3d(make):
+def grid_sampler_3d(make: Make) -> Iterator[Call]:
     yield call(make(1, 1, 3, 3, 2), make(1, 2, 1, 2, 3), 0, 1, False)
 
 
 @samples("_grid_sampler_backward")
-def grid_sampler_backward(make):
+def grid_sampler_backward(make: Make) -> Iterator[Call]:
     yield call(
         make.constant(1, 2, 2, 2, low=None),
         make.constant(1, 2, 3, 3, low=None),
@@ -57,16 +59,16 @@ def grid_sampler_backward(make):
 
 
 @samples("nn_grid_sample")
-def grid_sample(make):
+def grid_sample(make: Make) -> Iterator[Call]:
     yield call(make(1, 2, 3, 3), make(1, 2, 2, 2), align_corners=False)
 
 
 @samples("affine_grid_generator")
-def affine_grid_generator(make):
+def affine_grid_generator(make: Make) -> Iterator[Call]:
     yield call(make(1, 2, 3), [1, 1, 2, 3], False)
 
 
 @samples("nn_affine_grid")
-def affine_grid(make):
+def affine_grid(make: Make) -> Iterator[Call]:
     yield call(make(1, 2, 3), [1, 1, 2, 3], align_corners=True)
     yield call(make(1, 3, 4), [1, 1, 2, 2, 2], align_corners=False)

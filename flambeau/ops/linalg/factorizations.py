@@ -51,7 +51,9 @@ def _gaps(values: fl.Tensor) -> fl.Tensor:
 
 
 @vjp("linalg_qr")
-def qr_vjp(g0, g1, A, mode, Q, R):
+def qr_vjp(
+    g0: fl.Tensor | None, g1: fl.Tensor | None, A: fl.Tensor, mode: str, Q: fl.Tensor, R: fl.Tensor
+) -> fl.Tensor:
     m, n = A.shape[-2:]
     if mode == "r":
         raise RuntimeError(
@@ -75,7 +77,7 @@ def qr_vjp(g0, g1, A, mode, Q, R):
     return fl.cat([_square_qr(grad_Q, grad_U, Q, U), grad_Y], -1)
 
 
-def _square_qr(grad_Q, grad_R, Q, R):
+def _square_qr(grad_Q: fl.Tensor, grad_R: fl.Tensor, Q: fl.Tensor, R: fl.Tensor) -> fl.Tensor:
     inner = None
     if grad_R is not None:
         inner = grad_R @ R.mH
@@ -89,7 +91,16 @@ def _square_qr(grad_Q, grad_R, Q, R):
 
 
 @vjp("_linalg_svd")
-def svd_vjp(g0, g1, g2, A, compute_uv, U, S, Vh):
+def svd_vjp(
+    g0: fl.Tensor | None,
+    g1: fl.Tensor | None,
+    g2: fl.Tensor | None,
+    A: fl.Tensor,
+    compute_uv: bool,
+    U: fl.Tensor,
+    S: fl.Tensor,
+    Vh: fl.Tensor,
+) -> fl.Tensor:
     if not compute_uv:
         U, S, Vh = fl.linalg.svd(A, full_matrices=False)
         return (U * g1.unsqueeze(-2)) @ Vh
@@ -127,7 +138,15 @@ def svd_vjp(g0, g1, g2, A, compute_uv, U, S, Vh):
 
 
 @vjp("_linalg_eigh")
-def eigh_vjp(g0, g1, A, UPLO, compute_v, eigenvalues, eigenvectors):
+def eigh_vjp(
+    g0: fl.Tensor | None,
+    g1: fl.Tensor | None,
+    A: fl.Tensor,
+    UPLO: str,
+    compute_v: bool,
+    eigenvalues: fl.Tensor,
+    eigenvectors: fl.Tensor,
+) -> fl.Tensor:
     if not compute_v:
         eigenvalues, eigenvectors = fl.linalg.eigh(A, UPLO)
     V = eigenvectors
@@ -141,7 +160,15 @@ def eigh_vjp(g0, g1, A, UPLO, compute_v, eigenvalues, eigenvectors):
 
 
 @vjp("_linalg_eig")
-def eig_vjp(g0, g1, A, A_dtype, compute_v, eigenvalues, eigenvectors):
+def eig_vjp(
+    g0: fl.Tensor | None,
+    g1: fl.Tensor | None,
+    A: fl.Tensor,
+    A_dtype: fl.dtype,
+    compute_v: bool,
+    eigenvalues: fl.Tensor,
+    eigenvectors: fl.Tensor,
+) -> fl.Tensor:
     if not compute_v:
         eigenvalues, eigenvectors = fl.linalg.eig(A)
     V = eigenvectors
@@ -160,14 +187,14 @@ def eig_vjp(g0, g1, A, A_dtype, compute_v, eigenvalues, eigenvectors):
 
 
 @vjp("_linalg_pinv")
-def pinv_vjp(g, A, out):
+def pinv_vjp(g: fl.Tensor, A: fl.Tensor, out: fl.Tensor) -> fl.Tensor:
     left, right = out.mH, g.mH
     over, under = right @ out @ left, left @ out @ right
     return over - A @ (out @ over) + under - (under @ out) @ A - left @ g @ left
 
 
 @vjp("_linalg_lstsq")
-def lstsq_vjp(g0, A, B, needs):
+def lstsq_vjp(g0: fl.Tensor, A: fl.Tensor, B: fl.Tensor, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     return retrace(lambda a, b: fl.linalg.pinv(a) @ b, (A, B), needs, g0.narrow(-2, 0, A.shape[-1]))
 
 
@@ -183,12 +210,16 @@ def _reflect(input: fl.Tensor, tau: fl.Tensor, columns: int) -> fl.Tensor:
 
 
 @vjp("linalg_householder_product")
-def householder_product_vjp(g, input, tau, needs):
+def householder_product_vjp(
+    g: fl.Tensor, input: fl.Tensor, tau: fl.Tensor, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     return retrace(lambda a, t: _reflect(a, t, a.shape[-1]), (input, tau), needs, g)
 
 
 @vjp("ormqr")
-def ormqr_vjp(g, self, input2, input3, left, transpose, needs):
+def ormqr_vjp(
+    g: fl.Tensor, self: fl.Tensor, input2: fl.Tensor, input3: fl.Tensor, left: bool, transpose: bool, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     def multiply(a: fl.Tensor, tau: fl.Tensor, other: fl.Tensor) -> fl.Tensor:
         Q = _reflect(a, tau, a.shape[-2])
         Q = Q.mH if transpose else Q

@@ -37,13 +37,15 @@ native("matrix_exp(Tensor self) -> Tensor")
 
 
 @vjp("_linalg_inv_ex")
-def inv_vjp(g0, inverse):
+def inv_vjp(g0: fl.Tensor, inverse: fl.Tensor) -> fl.Tensor:
     adjoint = inverse.mH
     return -(adjoint @ g0 @ adjoint)
 
 
 @vjp("_linalg_solve_ex")
-def solve_vjp(g0, A, B, left, result, needs):
+def solve_vjp(
+    g0: fl.Tensor, A: fl.Tensor, B: fl.Tensor, left: bool, result: fl.Tensor, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     grad_B = fl.linalg.solve(A.mH, g0, left=left)
     grad_A = None
     if needs[0]:
@@ -52,7 +54,7 @@ def solve_vjp(g0, A, B, left, result, needs):
 
 
 @vjp("_linalg_det")
-def det_vjp(g0, A, result):
+def det_vjp(g0: fl.Tensor, A: fl.Tensor, result: fl.Tensor) -> fl.Tensor:
     n = A.shape[-1]
     if n == 0:
         return fl.zeros_like(A)
@@ -69,7 +71,7 @@ def det_vjp(g0, A, result):
 
 
 @vjp("_linalg_slogdet")
-def slogdet_vjp(g0, g1, A, sign):
+def slogdet_vjp(g0: fl.Tensor | None, g1: fl.Tensor | None, A: fl.Tensor, sign: fl.Tensor) -> fl.Tensor:
     factor = g1
     if A.is_complex() and g0 is not None:
         turn = fl.complex(fl.zeros_like(sign.real), -(g0.conj() * sign).imag)
@@ -85,7 +87,7 @@ def _half_diagonal(x: fl.Tensor) -> fl.Tensor:
 
 
 @vjp("_linalg_cholesky_ex")
-def cholesky_vjp(g0, upper, L):
+def cholesky_vjp(g0: fl.Tensor, upper: bool, L: fl.Tensor) -> fl.Tensor:
     if upper:
         L, g0 = L.mH, g0.mH
     inner = _half_diagonal(L.mH @ g0)
@@ -95,13 +97,13 @@ def cholesky_vjp(g0, upper, L):
 
 
 @vjp("_cholesky_inverse")
-def cholesky_inverse_vjp(g0, self, upper, inverse):
+def cholesky_inverse_vjp(g0: fl.Tensor, self: fl.Tensor, upper: bool, inverse: fl.Tensor) -> fl.Tensor:
     inner = inverse @ (g0 + g0.mH) @ inverse
     return -(self @ inner) if upper else -(inner @ self)
 
 
 @vjp("_linalg_lu_factor_ex")
-def lu_factor_vjp(g0, LU, pivots):
+def lu_factor_vjp(g0: fl.Tensor, LU: fl.Tensor, pivots: fl.Tensor) -> fl.Tensor:
     m, n = LU.shape[-2:]
     k = min(m, n)
     P, L, U = fl.lu_unpack(LU, pivots)
@@ -124,7 +126,9 @@ def lu_factor_vjp(g0, LU, pivots):
 
 
 @vjp("lu_unpack")
-def lu_unpack_vjp(g0, g1, g2, LU_data_sizes):
+def lu_unpack_vjp(
+    g0: fl.Tensor | None, g1: fl.Tensor | None, g2: fl.Tensor | None, LU_data_sizes: fl.Size
+) -> tuple[fl.Tensor | None, ...]:
     m, n = LU_data_sizes[-2:]
     k = min(m, n)
     gradient = None
@@ -137,7 +141,16 @@ def lu_unpack_vjp(g0, g1, g2, LU_data_sizes):
 
 
 @vjp("linalg_lu_solve")
-def lu_solve_vjp(g, LU, pivots, B, left, adjoint, out, needs):
+def lu_solve_vjp(
+    g: fl.Tensor,
+    LU: fl.Tensor,
+    pivots: fl.Tensor,
+    B: fl.Tensor,
+    left: bool,
+    adjoint: bool,
+    out: fl.Tensor,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     grad_B = fl.linalg.lu_solve(LU, pivots, g, left=left, adjoint=not adjoint)
     grad_LU = None
     if needs[0]:
@@ -151,7 +164,9 @@ def lu_solve_vjp(g, LU, pivots, B, left, adjoint, out, needs):
 
 
 @vjp("cholesky_solve")
-def cholesky_solve_vjp(g, self, input2, upper, out, needs):
+def cholesky_solve_vjp(
+    g: fl.Tensor, self: fl.Tensor, input2: fl.Tensor, upper: bool, out: fl.Tensor, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     grad_self = fl.cholesky_solve(g, input2, upper)
     grad_factor = None
     if needs[1]:
@@ -163,7 +178,16 @@ def cholesky_solve_vjp(g, self, input2, upper, out, needs):
 
 
 @vjp("linalg_solve_triangular")
-def solve_triangular_vjp(g, A, B, upper, left, unitriangular, out, needs):
+def solve_triangular_vjp(
+    g: fl.Tensor,
+    A: fl.Tensor,
+    B: fl.Tensor,
+    upper: bool,
+    left: bool,
+    unitriangular: bool,
+    out: fl.Tensor,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     grad_B = fl.linalg.solve_triangular(A.mH, g, upper=not upper, left=left, unitriangular=unitriangular)
     grad_A = None
     if needs[0]:
@@ -173,13 +197,13 @@ def solve_triangular_vjp(g, A, B, upper, left, unitriangular, out, needs):
 
 
 @vjp("linalg_ldl_solve")
-def ldl_solve_vjp(g, LD, pivots, hermitian):
+def ldl_solve_vjp(g: fl.Tensor, LD: fl.Tensor, pivots: fl.Tensor, hermitian: bool) -> tuple[fl.Tensor | None, ...]:
     turned = fl.linalg.ldl_solve(LD if hermitian else LD.conj(), pivots, g, hermitian=hermitian)
     return None, None, turned
 
 
 @vjp("matrix_exp")
-def matrix_exp_vjp(g, self):
+def matrix_exp_vjp(g: fl.Tensor, self: fl.Tensor) -> fl.Tensor:
     """The exponential of [[A, G], [0, A]] holds the derivative of exp at A along G in its corner."""
     n = self.shape[-1]
     A = self.mH

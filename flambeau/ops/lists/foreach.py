@@ -6,6 +6,8 @@ Each calls the operator for one tensor at every position of the lists, in C++. L
 
 from __future__ import annotations
 
+from typing import Any
+
 import flambeau as fl
 from flambeau.ops.record import Scalar, composite, each, native
 
@@ -89,7 +91,14 @@ native(
     module="",
     method=False,
 )
-def _amp_update_scale_(self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval):
+def _amp_update_scale_(
+    self: fl.Tensor,
+    growth_tracker: Any,
+    found_inf: Any,
+    scale_growth_factor: Any,
+    scale_backoff_factor: Any,
+    growth_interval: Any,
+) -> fl.Tensor:
     with fl.no_grad():
         if found_inf.item():
             self.mul_(scale_backoff_factor)
@@ -115,7 +124,7 @@ _FUSED_ADAM = (
 )
 
 
-def _skipped(grads, grad_scale, found_inf) -> bool:
+def _skipped(grads: Any, grad_scale: Any, found_inf: Any) -> bool:
     """Whether a step of a gradient scaler has to be left out; if not, unscales the gradients."""
     if found_inf is not None and found_inf.item():
         return True
@@ -124,7 +133,7 @@ def _skipped(grads, grad_scale, found_inf) -> bool:
     return False
 
 
-def _run_adam(decoupled, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, amsgrad, grad_scale, found_inf, **numbers):  # fmt: skip
+def _run_adam(decoupled: Any, self: fl.Tensor, grads: Any, exp_avgs: Any, exp_avg_sqs: Any, max_exp_avg_sqs: Any, state_steps: Any, amsgrad: Any, grad_scale: Any, found_inf: Any, **numbers: Any) -> None:  # fmt: skip
     with fl.no_grad():
         if _skipped(grads, grad_scale, found_inf):
             return
@@ -136,12 +145,12 @@ def _run_adam(decoupled, self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, st
 
 
 @composite(f"_fused_adam_{_FUSED_ADAM}{_FUSED_END}", module="", method=False)
-def _fused_adam_(*lists, **options):
+def _fused_adam_(*lists: Any, **options: Any) -> None:
     _run_adam(False, *lists, **options)
 
 
 @composite(f"_fused_adamw_{_FUSED_ADAM}{_FUSED_END}", module="", method=False)
-def _fused_adamw_(*lists, **options):
+def _fused_adamw_(*lists: Any, **options: Any) -> None:
     _run_adam(True, *lists, **options)
 
 
@@ -153,9 +162,9 @@ def _fused_adamw_(*lists, **options):
     method=False,
 )
 def _fused_sgd_(
-    self, grads, momentum_buffer_list, *, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step,
-    grad_scale=None, found_inf=None,
-):  # fmt: skip
+    self: fl.Tensor, grads: Any, momentum_buffer_list: Any, *, weight_decay: Any, momentum: Any, lr: Any, dampening: Any, nesterov: Any, maximize: Any, is_first_step: Any,
+    grad_scale: Any=None, found_inf: Any=None,
+) -> None:  # fmt: skip
     with fl.no_grad():
         if _skipped(grads, grad_scale, found_inf):
             return
@@ -175,7 +184,16 @@ def _fused_sgd_(
     module="",
     method=False,
 )
-def _fused_adagrad_(self, grads, state_sums, state_steps, *, grad_scale=None, found_inf=None, **numbers):
+def _fused_adagrad_(
+    self: fl.Tensor,
+    grads: Any,
+    state_sums: Any,
+    state_steps: Any,
+    *,
+    grad_scale: Any = None,
+    found_inf: Any = None,
+    **numbers: Any,
+) -> None:
     with fl.no_grad():
         if not _skipped(grads, grad_scale, found_inf):
             fl._ops._update_adagrad_(self, grads, state_sums, state_steps, increment=0.0, **numbers)

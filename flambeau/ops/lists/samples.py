@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from flambeau.ops.record import load
-from flambeau.ops.samples import call, samples
+from flambeau.ops.samples import Call, Make, call, samples
 
 
-def _foreach(record):
+def _foreach(record: Any) -> Iterator[Call]:
     """A list of two tensors for each list, two numbers for each list of numbers, and no dimensions for one tensor."""
 
-    def one(make, argument):
+    def one(make: Make, argument: Any) -> Any:
         kind = argument.type.replace("(!)", "")
         if kind == "Tensor[]":
             return [make.positive(2, 3), make.strided(3, 2, low=0.2)]
@@ -17,7 +20,7 @@ def _foreach(record):
             return [0.3, 0.7]
         return make.positive() if kind == "Tensor" else 0.3
 
-    def generate(make):
+    def generate(make: Make) -> Iterator[Call]:
         yield call(*(one(make, a) for a in record.schema.args if a.default is None))
 
     return generate
@@ -33,12 +36,12 @@ _WITH_OWN = ("_foreach_mm", *_WITH_TENSOR)
 
 
 @samples("_foreach_mm")
-def foreach_mm(make):
+def foreach_mm(make: Make) -> Iterator[Call]:
     yield call([make(2, 3), make(1, 2)], [make(3, 2), make(2, 2)])
 
 
 @samples(*_WITH_TENSOR)
-def foreach_with_tensor(make):
+def foreach_with_tensor(make: Make) -> Iterator[Call]:
     lists = [[make.positive(2, 3), make.positive(2)] for _ in range(3)]
     yield call(*lists, make.constant(2))
 

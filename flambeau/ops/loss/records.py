@@ -15,7 +15,7 @@ from flambeau.ops import expr as e
 from flambeau.ops.record import Scalar, autocast, composite, native, node, pointwise, tag, vjp
 from flambeau.ops.values import all_values
 
-ELEMENTS = {"inplace": False, "out": False, "method": False}
+ELEMENTS: dict[str, Any] = {"inplace": False, "out": False, "method": False}
 REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -369,7 +369,9 @@ native("_nll_loss_backward(Tensor grad, int[] sizes, Tensor target, Tensor? weig
 native("_cross_entropy_backward(Tensor grad, Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index, Tensor total_weight, Tensor log_sums) -> Tensor")  # fmt: skip
 
 
-def _row_gradients(g, target, weight, reduction, ignore_index, total):
+def _row_gradients(
+    g: fl.Tensor, target: fl.Tensor, weight: fl.Tensor | None, reduction: int, ignore_index: int, total: fl.Tensor
+) -> tuple[fl.Tensor | None, ...]:
     """For each row what its loss contributes, in the shape of the targets; and the targets with ignored ones at zero."""
     counted = target != ignore_index
     safe = target.masked_fill(counted.logical_not(), 0).to(fl.int64)
@@ -381,7 +383,15 @@ def _row_gradients(g, target, weight, reduction, ignore_index, total):
     return g * factor, safe
 
 
-def nll_loss_gradient(grad, sizes, target, weight, reduction, ignore_index, total_weight):
+def nll_loss_gradient(
+    grad: fl.Tensor,
+    sizes: fl.Size,
+    target: fl.Tensor,
+    weight: fl.Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: fl.Tensor,
+) -> fl.Tensor:
     at = 0 if len(sizes) == 1 else 1
     rows, safe = _row_gradients(grad, target, weight, reduction, ignore_index, total_weight)
     zeros = fl.zeros(sizes, dtype=grad.dtype, device=grad.device)
@@ -390,7 +400,16 @@ def nll_loss_gradient(grad, sizes, target, weight, reduction, ignore_index, tota
     return zeros.scatter(at, safe.unsqueeze(at), -rows.unsqueeze(at))
 
 
-def cross_entropy_gradient(grad, self, target, weight, reduction, ignore_index, total_weight, log_sums):
+def cross_entropy_gradient(
+    grad: fl.Tensor,
+    self: fl.Tensor,
+    target: fl.Tensor,
+    weight: fl.Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: fl.Tensor,
+    log_sums: fl.Tensor,
+) -> fl.Tensor:
     at = 0 if self.dim() == 1 else 1
     rows, safe = _row_gradients(grad, target, weight, reduction, ignore_index, total_weight)
     if at == 0:
@@ -401,13 +420,30 @@ def cross_entropy_gradient(grad, self, target, weight, reduction, ignore_index, 
 
 
 @vjp("_nll_loss_forward")
-def nll_loss_vjp(g0, self_sizes, target, weight, reduction, ignore_index, out1):
+def nll_loss_vjp(
+    g0: fl.Tensor,
+    self_sizes: fl.Size,
+    target: fl.Tensor,
+    weight: fl.Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    out1: fl.Tensor,
+) -> tuple[fl.Tensor | None, ...]:
     gradient = nll_loss_gradient if fl.is_grad_enabled() else fl._ops._nll_loss_backward
     return gradient(g0, self_sizes, target, weight, reduction, ignore_index, out1.detach()), None
 
 
 @vjp("_cross_entropy_forward")
-def cross_entropy_vjp(g0, self, target, weight, reduction, ignore_index, out1, out2):
+def cross_entropy_vjp(
+    g0: fl.Tensor,
+    self: fl.Tensor,
+    target: fl.Tensor,
+    weight: fl.Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    out1: fl.Tensor,
+    out2: fl.Tensor,
+) -> tuple[fl.Tensor | None, ...]:
     options = (weight, reduction, ignore_index, out1.detach())
     if not fl.is_grad_enabled():
         return fl._ops._cross_entropy_backward(g0, self, target, *options, out2), None

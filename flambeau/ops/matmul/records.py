@@ -68,27 +68,27 @@ def _scaled(x: fl.Tensor, factor: complex) -> fl.Tensor:
 
 
 @vjp("mm")
-def mm_vjp(g, self, mat2, needs):
+def mm_vjp(g: fl.Tensor, self: fl.Tensor, mat2: fl.Tensor, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     return fl.mm(g, _adjoint(mat2)) if needs[0] else None, fl.mm(_adjoint(self), g) if needs[1] else None
 
 
 @vjp("bmm")
-def bmm_vjp(g, self, mat2, needs):
+def bmm_vjp(g: fl.Tensor, self: fl.Tensor, mat2: fl.Tensor, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     return fl.bmm(g, _adjoint(mat2)) if needs[0] else None, fl.bmm(_adjoint(self), g) if needs[1] else None
 
 
 @vjp("mv")
-def mv_vjp(g, self, vec, needs):
+def mv_vjp(g: fl.Tensor, self: fl.Tensor, vec: fl.Tensor, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     return fl.outer(g, vec.conj()) if needs[0] else None, fl.mv(_adjoint(self), g) if needs[1] else None
 
 
 @vjp("dot")
-def dot_vjp(g, self, tensor, needs):
+def dot_vjp(g: fl.Tensor, self: fl.Tensor, tensor: fl.Tensor, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     return g * tensor.conj() if needs[0] else None, g * self.conj() if needs[1] else None
 
 
 @vjp("matmul")
-def matmul_vjp(g, self, other, needs):
+def matmul_vjp(g: fl.Tensor, self: fl.Tensor, other: fl.Tensor, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     a = self.unsqueeze(0) if self.dim() == 1 else self
     b = other.unsqueeze(-1) if other.dim() == 1 else other
     if other.dim() == 1:
@@ -112,7 +112,7 @@ def _rows(x: fl.Tensor) -> fl.Tensor:
 
 
 @vjp("linear")
-def linear_vjp(g, input, weight, needs):
+def linear_vjp(g: fl.Tensor, input: fl.Tensor, weight: fl.Tensor, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     vector = weight.dim() == 1
     w = weight.unsqueeze(0) if vector else weight
     rows = g.unsqueeze(-1) if vector else g
@@ -123,7 +123,9 @@ def linear_vjp(g, input, weight, needs):
 
 
 @vjp("addmm")
-def addmm_vjp(g, self_sizes, mat1, mat2, beta, alpha, needs):
+def addmm_vjp(
+    g: fl.Tensor, self_sizes: fl.Size, mat1: fl.Tensor, mat2: fl.Tensor, beta: Any, alpha: Any, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     scaled = _scaled(g, alpha)
     return (
         _scaled(g, beta).sum_to_size(self_sizes) if needs[0] else None,
@@ -133,7 +135,9 @@ def addmm_vjp(g, self_sizes, mat1, mat2, beta, alpha, needs):
 
 
 @vjp("addmv")
-def addmv_vjp(g, self_sizes, mat, vec, beta, alpha, needs):
+def addmv_vjp(
+    g: fl.Tensor, self_sizes: fl.Size, mat: fl.Tensor, vec: fl.Tensor, beta: Any, alpha: Any, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     scaled = _scaled(g, alpha)
     return (
         _scaled(g, beta).sum_to_size(self_sizes) if needs[0] else None,
@@ -143,7 +147,9 @@ def addmv_vjp(g, self_sizes, mat, vec, beta, alpha, needs):
 
 
 @vjp("addbmm")
-def addbmm_vjp(g, self_sizes, batch1, batch2, beta, alpha, needs):
+def addbmm_vjp(
+    g: fl.Tensor, self_sizes: fl.Size, batch1: fl.Tensor, batch2: fl.Tensor, beta: Any, alpha: Any, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     scaled = _scaled(g, alpha).unsqueeze(0).expand(batch1.size(0), -1, -1)
     return (
         _scaled(g, beta).sum_to_size(self_sizes) if needs[0] else None,
@@ -153,7 +159,9 @@ def addbmm_vjp(g, self_sizes, batch1, batch2, beta, alpha, needs):
 
 
 @vjp("baddbmm")
-def baddbmm_vjp(g, self_sizes, batch1, batch2, beta, alpha, needs):
+def baddbmm_vjp(
+    g: fl.Tensor, self_sizes: fl.Size, batch1: fl.Tensor, batch2: fl.Tensor, beta: Any, alpha: Any, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     scaled = _scaled(g, alpha)
     return (
         _scaled(g, beta).sum_to_size(self_sizes) if needs[0] else None,
@@ -163,7 +171,9 @@ def baddbmm_vjp(g, self_sizes, batch1, batch2, beta, alpha, needs):
 
 
 @vjp("linalg_cross")
-def cross_vjp(g, self, other, dim, needs):
+def cross_vjp(
+    g: fl.Tensor, self: fl.Tensor, other: fl.Tensor, dim: int, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     return (
         fl.linalg.cross(other.conj(), g, dim=dim).sum_to_size(self.shape) if needs[0] else None,
         fl.linalg.cross(g, self.conj(), dim=dim).sum_to_size(other.shape) if needs[1] else None,
@@ -171,7 +181,9 @@ def cross_vjp(g, self, other, dim, needs):
 
 
 @vjp("_cdist")
-def cdist_vjp(g, x1, x2, p, through_matmul, out, needs):
+def cdist_vjp(
+    g: fl.Tensor, x1: fl.Tensor, x2: fl.Tensor, p: float, through_matmul: bool, out: fl.Tensor, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     g = g.masked_fill(out.detach() == 0, 0)  # no gradient where points coincide, not even an infinite one
     if fl.is_grad_enabled():
         out = None  # its own history would come back here without end; distances are taken from the points again

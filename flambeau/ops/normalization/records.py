@@ -31,11 +31,11 @@ native("_batch_norm_backward(Tensor grad, Tensor input, Tensor mean, Tensor rstd
 # One kernel, unless the backward is recorded itself: then it is composed of ops, with statistics that have a history.
 
 
-def _wanted(grads, needs):
+def _wanted(grads: Any, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     return tuple(g if needed else None for g, needed in zip(grads, needs))
 
 
-def _of_nothing(input, shape, needs):
+def _of_nothing(input: fl.Tensor, shape: Any, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     """Gradients where the input has no elements."""
     return tuple(
         fl.zeros(s, dtype=input.dtype, device=input.device) if needed else None
@@ -106,7 +106,16 @@ def batch_norm_gradients(
 
 
 @vjp("native_layer_norm")
-def native_layer_norm_vjp(g0, input, normalized_shape, weight, eps, out1, out2, needs):
+def native_layer_norm_vjp(
+    g0: fl.Tensor,
+    input: fl.Tensor,
+    normalized_shape: list[int],
+    weight: fl.Tensor | None,
+    eps: float,
+    out1: fl.Tensor,
+    out2: fl.Tensor,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     ndim = len(normalized_shape)
     if not fl.is_grad_enabled():
         grads = fl._ops._layer_norm_backward(g0, input, out1, out2, weight, ndim, list(needs))
@@ -118,7 +127,15 @@ def native_layer_norm_vjp(g0, input, normalized_shape, weight, eps, out1, out2, 
 
 
 @vjp("_fused_rms_norm")
-def rms_norm_vjp(g0, input, normalized_shape, weight, eps, out1, needs):
+def rms_norm_vjp(
+    g0: fl.Tensor,
+    input: fl.Tensor,
+    normalized_shape: list[int],
+    weight: fl.Tensor | None,
+    eps: float,
+    out1: fl.Tensor,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     ndim = len(normalized_shape)
     if not fl.is_grad_enabled():
         grads = fl._ops._layer_norm_backward(g0, input, None, out1, weight, ndim, [*needs, False])
@@ -129,7 +146,21 @@ def rms_norm_vjp(g0, input, normalized_shape, weight, eps, out1, needs):
 
 
 @vjp("native_group_norm")
-def native_group_norm_vjp(g0, g1, g2, input, weight, N, C, HxW, group, eps, out1, out2, needs):
+def native_group_norm_vjp(
+    g0: fl.Tensor | None,
+    g1: fl.Tensor | None,
+    g2: fl.Tensor | None,
+    input: fl.Tensor,
+    weight: fl.Tensor | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
+    out1: fl.Tensor,
+    out2: fl.Tensor,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     sizes = (N, C, HxW, group)
     if not fl.is_grad_enabled() and g1 is None and g2 is None:
         return _wanted(fl._ops._group_norm_backward(g0, input, out1, out2, weight, *sizes, list(needs)), needs)
@@ -151,7 +182,18 @@ def native_group_norm_vjp(g0, g1, g2, input, weight, N, C, HxW, group, eps, out1
 
 
 @vjp("native_batch_norm")
-def native_batch_norm_vjp(g0, input, weight, running_mean, running_var, training, eps, out1, out2, needs):
+def native_batch_norm_vjp(
+    g0: fl.Tensor,
+    input: fl.Tensor,
+    weight: fl.Tensor | None,
+    running_mean: fl.Tensor,
+    running_var: fl.Tensor,
+    training: bool,
+    eps: float,
+    out1: fl.Tensor,
+    out2: fl.Tensor,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     recorded = fl.is_grad_enabled()
     if not training:
         mean, rstd = running_mean, (running_var + eps).rsqrt()

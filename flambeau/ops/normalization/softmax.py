@@ -26,14 +26,14 @@ def log_softmax_gradient(g: Any, out: Any, dim: int) -> Any:
 
 
 @vjp("_softmax")
-def softmax_vjp(g, dim, out):
+def softmax_vjp(g: fl.Tensor, dim: int, out: fl.Tensor) -> fl.Tensor:
     if fl.is_grad_enabled():
         return softmax_gradient(g, out, dim)
     return fl._softmax_backward_data(g, out, dim, out.dtype)
 
 
 @vjp("_log_softmax")
-def log_softmax_vjp(g, dim, out):
+def log_softmax_vjp(g: fl.Tensor, dim: int, out: fl.Tensor) -> fl.Tensor:
     if fl.is_grad_enabled():
         return log_softmax_gradient(g, out, dim)
     return fl._log_softmax_backward_data(g, out, dim, out.dtype)

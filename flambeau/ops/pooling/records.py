@@ -75,82 +75,140 @@ def _spatial(self_sizes: fl.Size, n: int) -> list[int]:
 
 
 @vjp("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
-def max_pool_vjp(g0, self_sizes, kernel_size, stride, padding, dilation, ceil_mode, out1):
+def max_pool_vjp(
+    g0: fl.Tensor,
+    self_sizes: fl.Size,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+    out1: fl.Tensor,
+) -> fl.Tensor:
     return fl._ops._max_pool_backward(g0, out1, self_sizes, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @vjp("_max_pool_backward")
-def max_pool_backward_vjp(g, indices, kernel_size):
+def max_pool_backward_vjp(g: fl.Tensor, indices: fl.Tensor, kernel_size: list[int]) -> tuple[fl.Tensor | None, ...]:
     return fl._ops._pool_gather(g, indices, len(kernel_size)), None
 
 
 @vjp("_adaptive_max_pool2d")
-def adaptive_max_pool2d_vjp(g0, self_sizes, out1):
+def adaptive_max_pool2d_vjp(g0: fl.Tensor, self_sizes: fl.Size, out1: fl.Tensor) -> fl.Tensor:
     return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 2), True)
 
 
 @vjp("_adaptive_max_pool3d")
-def adaptive_max_pool3d_vjp(g0, self_sizes, out1):
+def adaptive_max_pool3d_vjp(g0: fl.Tensor, self_sizes: fl.Size, out1: fl.Tensor) -> fl.Tensor:
     return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 3), True)
 
 
 @vjp("adaptive_max_pool1d")
-def adaptive_max_pool1d_vjp(g0, self_sizes, out1):
+def adaptive_max_pool1d_vjp(g0: fl.Tensor, self_sizes: fl.Size, out1: fl.Tensor) -> fl.Tensor:
     return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 1), True)
 
 
 @vjp("_fractional_max_pool2d")
-def fractional_max_pool2d_vjp(g0, self_sizes, out1):
+def fractional_max_pool2d_vjp(g0: fl.Tensor, self_sizes: fl.Size, out1: fl.Tensor) -> tuple[fl.Tensor | None, ...]:
     return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 2), True), None
 
 
 @vjp("_fractional_max_pool3d")
-def fractional_max_pool3d_vjp(g0, self_sizes, out1):
+def fractional_max_pool3d_vjp(g0: fl.Tensor, self_sizes: fl.Size, out1: fl.Tensor) -> tuple[fl.Tensor | None, ...]:
     return fl._ops._pool_scatter(g0, out1, _spatial(self_sizes, 3), True), None
 
 
 @vjp("max_pool1d")
-def max_pool1d_plain_vjp(g, self, kernel_size, stride, padding, dilation, ceil_mode):
+def max_pool1d_plain_vjp(
+    g: fl.Tensor,
+    self: fl.Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+) -> fl.Tensor:
     indices = fl.max_pool1d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[1]
     return fl._ops._max_pool_backward(g, indices, self.shape, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @vjp("max_pool2d")
-def max_pool2d_plain_vjp(g, self, kernel_size, stride, padding, dilation, ceil_mode):
+def max_pool2d_plain_vjp(
+    g: fl.Tensor,
+    self: fl.Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+) -> fl.Tensor:
     indices = fl.nn.functional.max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[1]
     return fl._ops._max_pool_backward(g, indices, self.shape, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @vjp("max_pool3d")
-def max_pool3d_plain_vjp(g, self, kernel_size, stride, padding, dilation, ceil_mode):
+def max_pool3d_plain_vjp(
+    g: fl.Tensor,
+    self: fl.Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+) -> fl.Tensor:
     indices = fl.nn.functional.max_pool3d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)[1]
     return fl._ops._max_pool_backward(g, indices, self.shape, kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @vjp("_pool_scatter")
-def pool_scatter_vjp(g, indices, output_size):
+def pool_scatter_vjp(g: fl.Tensor, indices: fl.Tensor, output_size: list[int]) -> tuple[fl.Tensor | None, ...]:
     return fl._ops._pool_gather(g, indices, len(output_size)), None
 
 
 @vjp("_pool_gather")
-def pool_gather_vjp(g, self_sizes, indices, ndim):
+def pool_gather_vjp(g: fl.Tensor, self_sizes: fl.Size, indices: fl.Tensor, ndim: int) -> tuple[fl.Tensor | None, ...]:
     return fl._ops._pool_scatter(g, indices, _spatial(self_sizes, ndim), True), None
 
 
 @vjp("avg_pool1d")
-def avg_pool1d_vjp(g, self_sizes, kernel_size, stride, padding, ceil_mode, count_include_pad):
+def avg_pool1d_vjp(
+    g: fl.Tensor,
+    self_sizes: fl.Size,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+) -> fl.Tensor:
     return fl._ops._avg_pool_backward(g, self_sizes, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
 @vjp("avg_pool2d", "avg_pool3d")
-def avg_pool_vjp(g, self_sizes, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
+def avg_pool_vjp(
+    g: fl.Tensor,
+    self_sizes: fl.Size,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Any,
+) -> fl.Tensor:
     return fl._ops._avg_pool_backward(
         g, self_sizes, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
 
 
 @vjp("_avg_pool_backward")
-def avg_pool_backward_vjp(g, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override):
+def avg_pool_backward_vjp(
+    g: fl.Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Any,
+) -> fl.Tensor:
     if len(kernel_size) == 1:
         return fl.avg_pool1d(g, kernel_size, stride, padding, ceil_mode, count_include_pad)
     pool = fl.nn.functional.avg_pool2d if len(kernel_size) == 2 else fl.nn.functional.avg_pool3d
@@ -158,12 +216,12 @@ def avg_pool_backward_vjp(g, kernel_size, stride, padding, ceil_mode, count_incl
 
 
 @vjp("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
-def adaptive_avg_pool_vjp(g, self_sizes, output_size):
+def adaptive_avg_pool_vjp(g: fl.Tensor, self_sizes: fl.Size, output_size: list[int]) -> fl.Tensor:
     return fl._ops._adaptive_avg_pool_backward(g, self_sizes, len(output_size))
 
 
 @vjp("_adaptive_avg_pool_backward")
-def adaptive_avg_pool_backward_vjp(g, grad_sizes, ndim):
+def adaptive_avg_pool_backward_vjp(g: fl.Tensor, grad_sizes: fl.Size, ndim: int) -> fl.Tensor:
     functional = fl.nn.functional
     pool = (functional.adaptive_avg_pool1d, functional.adaptive_avg_pool2d, functional.adaptive_avg_pool3d)[ndim - 1]
     return pool(g, list(grad_sizes[-ndim:]))

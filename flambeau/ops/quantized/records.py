@@ -63,7 +63,7 @@ def _quantized_linear(
     post_op: str = "none",
     other: fl.Tensor | None = None,
 ) -> fl.Tensor:
-    return fl._ops._int8_linear(  # type: ignore[no-any-return]
+    return fl._ops._int8_linear(
         input, input_scale, input_zero_point, weight, fl._ops._int8_pack(weight), weight_scales, weight_zero_points,
         bias, output_scale, output_zero_point, output_dtype, post_op, other
     )  # fmt: skip
@@ -89,7 +89,7 @@ def _quantized_conv(
     other: fl.Tensor | None = None,
 ) -> fl.Tensor:
     """Padding is the value zero."""
-    return fl._ops._int8_convolution(  # type: ignore[no-any-return]
+    return fl._ops._int8_convolution(
         input, input_scale, input_zero_point, weight, fl._ops._int8_convolution_pack(weight, groups), weight_scales,
         weight_zero_points, bias, stride, padding, dilation, groups, output_scale, output_zero_point, output_dtype,
         post_op, other
@@ -110,7 +110,7 @@ def _quantized_linear_dynamic(
 
     With `reduce_range` the grid has 128 places, so that sums of two products fit into 16 bits.
     """
-    return fl._ops._int8_linear_dynamic(  # type: ignore[no-any-return]
+    return fl._ops._int8_linear_dynamic(
         input, weight, fl._ops._int8_pack(weight), weight_scales, weight_zero_points, bias, reduce_range, False, post_op
     )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from flambeau.ops.samples import call, samples
+from flambeau.ops.samples import Call, Make, call, samples
 
 
 def _integers(make: Any, *shape: int, dtype: Any) -> Any:
@@ -22,7 +23,7 @@ def _weight(make: Any, *shape: int) -> Any:
 
 
 @samples("_quantized_linear")
-def quantized_linear(make):
+def quantized_linear(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     yield call(
@@ -35,7 +36,7 @@ def quantized_linear(make):
 
 
 @samples("_quantized_conv")
-def quantized_conv(make):
+def quantized_conv(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     image = _integers(make, 2, 4, 5, 5, dtype=fl.uint8)
@@ -45,7 +46,7 @@ def quantized_conv(make):
 
 
 @samples("_quantized_linear_dynamic")
-def quantized_linear_dynamic(make):
+def quantized_linear_dynamic(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     yield call(fl.linspace(-1, 1, 15).reshape(3, 5), *_weight(make, 4, 5), fl.ones(4))
@@ -53,7 +54,7 @@ def quantized_linear_dynamic(make):
 
 
 @samples("_quantized_dynamically")
-def quantized_dynamically(make):
+def quantized_dynamically(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     yield call(fl.linspace(-1, 2, 15).reshape(3, 5))
@@ -66,7 +67,7 @@ samples.without(
 
 
 @samples("_int8_linear")
-def int8_linear(make):
+def int8_linear(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     weight, scales, zeros = _weight(make, 4, 5)
@@ -76,7 +77,7 @@ def int8_linear(make):
 
 
 @samples("_int8_linear_dynamic")
-def int8_linear_dynamic(make):
+def int8_linear_dynamic(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     weight, scales, _ = _weight(make, 4, 5)
@@ -85,7 +86,7 @@ def int8_linear_dynamic(make):
 
 
 @samples("_int8_convolution")
-def int8_convolution(make):
+def int8_convolution(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     image, settings = _integers(make, 2, 4, 5, 5, dtype=fl.int8), ([2, 1], [1, 1], [1, 1])
@@ -96,7 +97,7 @@ def int8_convolution(make):
 
 
 @samples("_weight_int8pack_mm")
-def weight_int8pack_mm(make):
+def weight_int8pack_mm(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     weight, scales, _ = _weight(make, 4, 5)
@@ -105,14 +106,14 @@ def weight_int8pack_mm(make):
 
 
 @samples("_convert_weight_to_int4pack_for_cpu")
-def convert_weight_to_int4pack(make):
+def convert_weight_to_int4pack(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     yield call(_integers(make, 16, 8, dtype=fl.int32) % 16, 2)
 
 
 @samples("_weight_int4pack_mm_for_cpu")
-def weight_int4pack_mm(make):
+def weight_int4pack_mm(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     packed = fl._ops._convert_weight_to_int4pack_for_cpu(_integers(make, 16, 8, dtype=fl.int32) % 16, 2)

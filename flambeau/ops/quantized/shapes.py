@@ -22,7 +22,7 @@ def int8_convolution(input: Geometry, weight: Geometry, stride: Ints, padding: I
 
 
 def _of(values: Ints, d: int) -> int:
-    return values[0] if len(values) == 1 else values[d - 2]  # type: ignore[no-any-return]
+    return values[0] if len(values) == 1 else values[d - 2]
 
 
 @shape(

@@ -260,18 +260,18 @@ def dropout3d(input: fl.Tensor, p: float = 0.5, training: bool = True, inplace: 
 
 @vjp("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_", "random_", "random_.to", "random_.from",
      "bernoulli_.float", "bernoulli", "poisson")  # fmt: skip
-def overwritten_vjp(g):
+def overwritten_vjp(g: fl.Tensor) -> fl.Tensor:
     """What is drawn does not depend on what was there."""
     return fl.zeros_like(g)
 
 
 @vjp("bernoulli_.Tensor", "binomial")
-def drawn_vjp(g):
+def drawn_vjp(g: fl.Tensor) -> tuple[fl.Tensor | None, ...]:
     return None, None
 
 
 @vjp("_standard_gamma")
-def standard_gamma_vjp(g, self, out):
+def standard_gamma_vjp(g: fl.Tensor, self: fl.Tensor, out: fl.Tensor) -> fl.Tensor:
     """With the quantile kept, dx/da = -(dF/da) / (dF/dx), F being the distribution; dF/da by a central difference."""
     a, x = self.detach().double(), out.detach().double()
     step = 1e-5 * a
@@ -281,7 +281,7 @@ def standard_gamma_vjp(g, self, out):
 
 
 @vjp("native_dropout")
-def native_dropout_vjp(g0, p, train, out1):
+def native_dropout_vjp(g0: fl.Tensor, p: float, train: bool, out1: fl.Tensor) -> fl.Tensor:
     if train is False:
         return g0
     zero = fl.zeros((), dtype=g0.dtype, device=g0.device)

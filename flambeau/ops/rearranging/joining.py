@@ -14,7 +14,7 @@ native("stack(Tensor[] tensors, int dim=0) -> Tensor", out=True)
 
 
 @vjp("cat")
-def cat_vjp(g, tensors_sizes, dim, needs):
+def cat_vjp(g: fl.Tensor, tensors_sizes: list[fl.Size], dim: int, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     grads, at = [], 0
     for sizes, needed in zip(tensors_sizes, needs[0]):
         if len(sizes) == 1 and sizes[0] == 0 and g.dim() != 1:  # an empty vector joins anything
@@ -27,7 +27,7 @@ def cat_vjp(g, tensors_sizes, dim, needs):
 
 
 @vjp("stack")
-def stack_vjp(g, tensors_sizes, dim, needs):
+def stack_vjp(g: fl.Tensor, tensors_sizes: list[fl.Size], dim: int, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
     return ([g.select(dim, i) if needed else None for i, needed in enumerate(needs[0])],)
 
 

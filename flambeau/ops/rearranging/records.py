@@ -18,17 +18,17 @@ native("repeat(Tensor self, int[] repeats) -> Tensor", function=False)
 
 
 @vjp("flip")
-def flip_vjp(g, dims):
+def flip_vjp(g: fl.Tensor, dims: list[int]) -> fl.Tensor:
     return g.flip(dims)
 
 
 @vjp("roll")
-def roll_vjp(g, shifts, dims):
+def roll_vjp(g: fl.Tensor, shifts: list[int], dims: list[int]) -> fl.Tensor:
     return g.roll([-s for s in shifts], dims)
 
 
 @vjp("repeat")
-def repeat_vjp(g, self_sizes, repeats):
+def repeat_vjp(g: fl.Tensor, self_sizes: fl.Size, repeats: list[int]) -> fl.Tensor:
     lead = len(repeats) - len(self_sizes)
     sizes = [1] * lead + list(self_sizes)
     if 0 in repeats:
@@ -132,22 +132,22 @@ native("trace(Tensor self) -> Tensor")
 
 
 @vjp("tril")
-def tril_vjp(g, diagonal):
+def tril_vjp(g: fl.Tensor, diagonal: int) -> fl.Tensor:
     return g.tril(diagonal)
 
 
 @vjp("triu")
-def triu_vjp(g, diagonal):
+def triu_vjp(g: fl.Tensor, diagonal: int) -> fl.Tensor:
     return g.triu(diagonal)
 
 
 @vjp("diag_embed")
-def diag_embed_vjp(g, offset, dim1, dim2):
+def diag_embed_vjp(g: fl.Tensor, offset: fl.Tensor, dim1: int, dim2: int) -> fl.Tensor:
     return g.diagonal(offset, dim1, dim2)
 
 
 @vjp("trace")
-def trace_vjp(g, self_sizes):
+def trace_vjp(g: fl.Tensor, self_sizes: fl.Size) -> fl.Tensor:
     return fl._ops._diagonal_backward(g.expand(min(self_sizes)), self_sizes, 0, 0, 1)
 
 
@@ -171,7 +171,7 @@ native("constant_pad_nd(Tensor self, int[] pad, Scalar value=0) -> Tensor", meth
 
 
 @vjp("constant_pad_nd")
-def constant_pad_nd_vjp(g, pad):
+def constant_pad_nd_vjp(g: fl.Tensor, pad: list[int]) -> fl.Tensor:
     return fl.constant_pad_nd(g, [-p for p in pad])
 
 
@@ -180,12 +180,12 @@ native("_edge_pad_backward(Tensor grad, int[] sizes, int[] pad, str mode) -> Ten
 
 
 @vjp("_edge_pad")
-def edge_pad_vjp(g, self_sizes, pad, mode):
+def edge_pad_vjp(g: fl.Tensor, self_sizes: fl.Size, pad: list[int], mode: str) -> fl.Tensor:
     return fl._ops._edge_pad_backward(g, self_sizes, pad, mode)
 
 
 @vjp("_edge_pad_backward")
-def edge_pad_backward_vjp(g, pad, mode):
+def edge_pad_backward_vjp(g: fl.Tensor, pad: list[int], mode: str) -> fl.Tensor:
     return fl._ops._edge_pad(g, pad, mode)
 
 

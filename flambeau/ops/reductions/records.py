@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flambeau as fl
 from flambeau.ops import expr as e
 from flambeau.ops.record import Scalar, autocast, composite, native, node, reduction, tag, vjp
@@ -96,7 +98,7 @@ def squared(x: e.Expr) -> e.Expr:
     return e.real(x) * e.real(x) + e.imag(x) * e.imag(x)
 
 
-NORM = {"dtypes": "fc", "accumulate": "real", "result": "real", "out": False}
+NORM: dict[str, Any] = {"dtypes": "fc", "accumulate": "real", "result": "real", "out": False}
 ARGS = "Tensor self, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None"
 
 reduction(f"_norm_0({ARGS}) -> Tensor", init=0, load=lambda x: x != 0, combine=lambda a, b: a + b, **NORM)
@@ -236,22 +238,22 @@ def _count(sizes: fl.Size, dim: int | list[int] | None) -> int:
 
 
 @vjp("sum")
-def sum_vjp(g, self_sizes, dim, keepdim):
+def sum_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int | list[int] | None, keepdim: bool) -> fl.Tensor:
     return _restored(g, self_sizes, dim, keepdim).expand(self_sizes)
 
 
 @vjp("nansum")
-def nansum_vjp(g, self, dim, keepdim):
+def nansum_vjp(g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, keepdim: bool) -> fl.Tensor:
     return _restored(g, self.shape, dim, keepdim) * self.isnan().logical_not()
 
 
 @vjp("mean")
-def mean_vjp(g, self_sizes, dim, keepdim):
+def mean_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int | list[int] | None, keepdim: bool) -> fl.Tensor:
     return (_restored(g, self_sizes, dim, keepdim) / _count(self_sizes, dim)).expand(self_sizes)
 
 
 @vjp("prod")
-def prod_vjp(g, self, dim, keepdim):
+def prod_vjp(g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, keepdim: bool) -> fl.Tensor:
     g = _restored(g, self.shape, dim, keepdim)
     self = self.to(g.dtype)  # that the product was taken in
     if self.numel() == 0:
@@ -271,12 +273,12 @@ def _others(x: fl.Tensor, dim: int) -> fl.Tensor:
 
 
 @vjp("amax", "amin")
-def extreme_vjp(g, self, dim, keepdim, out):
+def extreme_vjp(g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, keepdim: bool, out: fl.Tensor) -> fl.Tensor:
     return _shared(_restored(g, self.shape, dim, keepdim), self, _restored(out, self.shape, dim, keepdim), dim)
 
 
 @vjp("max", "min")
-def total_extreme_vjp(g, self, out):
+def total_extreme_vjp(g: fl.Tensor, self: fl.Tensor, out: fl.Tensor) -> fl.Tensor:
     return _shared(g, self, out, None)
 
 
@@ -289,7 +291,9 @@ def _shared(g: fl.Tensor, x: fl.Tensor, extreme: fl.Tensor, dim: int | list[int]
 
 
 @vjp("max.dim", "min.dim")
-def indexed_extreme_vjp(g0, self_sizes, dim, keepdim, indices):
+def indexed_extreme_vjp(
+    g0: fl.Tensor, self_sizes: fl.Size, dim: int | list[int] | None, keepdim: bool, indices: fl.Tensor
+) -> fl.Tensor:
     return _put_back(g0, self_sizes, dim, keepdim, indices)
 
 
@@ -302,7 +306,9 @@ def _put_back(g: fl.Tensor, sizes: fl.Size, dim: int, keepdim: bool, indices: fl
     return fl.zeros(sizes, dtype=g.dtype, device=g.device).scatter(dim, indices, g)
 
 
-def _variance_gradient(g, self, dim, correction, keepdim):
+def _variance_gradient(
+    g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, correction: float | None, keepdim: bool
+) -> fl.Tensor:
     count = _count(self.shape, dim)
     g = _restored(g, self.shape, dim, keepdim)
     free = count - correction
@@ -315,42 +321,50 @@ def _correction(value: float | None) -> float:
     return 1 if value is None else value
 
 
-def _deviation_gradient(g, self, out, dim, correction, keepdim):
+def _deviation_gradient(
+    g: fl.Tensor, self: fl.Tensor, out: fl.Tensor, dim: int | list[int] | None, correction: float | None, keepdim: bool
+) -> fl.Tensor:
     safe = out.masked_fill(out == 0, 1)
     return _variance_gradient((g / (2 * safe)).masked_fill(out == 0, 0), self, dim, correction, keepdim)
 
 
 @vjp("var")
-def var_vjp(g, self, unbiased):
+def var_vjp(g: fl.Tensor, self: fl.Tensor, unbiased: bool) -> fl.Tensor:
     return _variance_gradient(g, self, None, int(unbiased), False)
 
 
 @vjp("var.dim")
-def var_dim_vjp(g, self, dim, unbiased, keepdim):
+def var_dim_vjp(g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, unbiased: bool, keepdim: bool) -> fl.Tensor:
     return _variance_gradient(g, self, dim, int(unbiased), keepdim)
 
 
 @vjp("var.correction")
-def var_correction_vjp(g, self, dim, correction, keepdim):
+def var_correction_vjp(
+    g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, correction: float | None, keepdim: bool
+) -> fl.Tensor:
     return _variance_gradient(g, self, dim, _correction(correction), keepdim)
 
 
 @vjp("std")
-def std_vjp(g, self, unbiased, out):
+def std_vjp(g: fl.Tensor, self: fl.Tensor, unbiased: bool, out: fl.Tensor) -> fl.Tensor:
     return _deviation_gradient(g, self, out, None, int(unbiased), False)
 
 
 @vjp("std.dim")
-def std_dim_vjp(g, self, dim, unbiased, keepdim, out):
+def std_dim_vjp(
+    g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, unbiased: bool, keepdim: bool, out: fl.Tensor
+) -> fl.Tensor:
     return _deviation_gradient(g, self, out, dim, int(unbiased), keepdim)
 
 
 @vjp("std.correction")
-def std_correction_vjp(g, self, dim, correction, keepdim, out):
+def std_correction_vjp(
+    g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, correction: float | None, keepdim: bool, out: fl.Tensor
+) -> fl.Tensor:
     return _deviation_gradient(g, self, out, dim, _correction(correction), keepdim)
 
 
-def _with_mean(spread, g1, self, dim, keepdim):
+def _with_mean(spread: Any, g1: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, keepdim: bool) -> fl.Tensor:
     """Adds what the mean contributes to the gradient of the spread (either may be missing)."""
     if g1 is None:
         return spread
@@ -359,68 +373,104 @@ def _with_mean(spread, g1, self, dim, keepdim):
 
 
 @vjp("var_mean")
-def var_mean_vjp(g0, g1, self, unbiased):
+def var_mean_vjp(g0: fl.Tensor | None, g1: fl.Tensor | None, self: fl.Tensor, unbiased: bool) -> fl.Tensor:
     return _with_mean(
         None if g0 is None else _variance_gradient(g0, self, None, int(unbiased), False), g1, self, None, False
     )
 
 
 @vjp("var_mean.dim")
-def var_mean_dim_vjp(g0, g1, self, dim, unbiased, keepdim):
+def var_mean_dim_vjp(
+    g0: fl.Tensor | None,
+    g1: fl.Tensor | None,
+    self: fl.Tensor,
+    dim: int | list[int] | None,
+    unbiased: bool,
+    keepdim: bool,
+) -> fl.Tensor:
     spread = None if g0 is None else _variance_gradient(g0, self, dim, int(unbiased), keepdim)
     return _with_mean(spread, g1, self, dim, keepdim)
 
 
 @vjp("var_mean.correction")
-def var_mean_correction_vjp(g0, g1, self, dim, correction, keepdim):
+def var_mean_correction_vjp(
+    g0: fl.Tensor | None,
+    g1: fl.Tensor | None,
+    self: fl.Tensor,
+    dim: int | list[int] | None,
+    correction: float | None,
+    keepdim: bool,
+) -> fl.Tensor:
     spread = None if g0 is None else _variance_gradient(g0, self, dim, _correction(correction), keepdim)
     return _with_mean(spread, g1, self, dim, keepdim)
 
 
 @vjp("std_mean")
-def std_mean_vjp(g0, g1, self, unbiased, out0):
+def std_mean_vjp(
+    g0: fl.Tensor | None, g1: fl.Tensor | None, self: fl.Tensor, unbiased: bool, out0: fl.Tensor
+) -> fl.Tensor:
     spread = None if g0 is None else _deviation_gradient(g0, self, out0, None, int(unbiased), False)
     return _with_mean(spread, g1, self, None, False)
 
 
 @vjp("std_mean.dim")
-def std_mean_dim_vjp(g0, g1, self, dim, unbiased, keepdim, out0):
+def std_mean_dim_vjp(
+    g0: fl.Tensor | None,
+    g1: fl.Tensor | None,
+    self: fl.Tensor,
+    dim: int | list[int] | None,
+    unbiased: bool,
+    keepdim: bool,
+    out0: fl.Tensor,
+) -> fl.Tensor:
     spread = None if g0 is None else _deviation_gradient(g0, self, out0, dim, int(unbiased), keepdim)
     return _with_mean(spread, g1, self, dim, keepdim)
 
 
 @vjp("std_mean.correction")
-def std_mean_correction_vjp(g0, g1, self, dim, correction, keepdim, out0):
+def std_mean_correction_vjp(
+    g0: fl.Tensor | None,
+    g1: fl.Tensor | None,
+    self: fl.Tensor,
+    dim: int | list[int] | None,
+    correction: float | None,
+    keepdim: bool,
+    out0: fl.Tensor,
+) -> fl.Tensor:
     spread = None if g0 is None else _deviation_gradient(g0, self, out0, dim, _correction(correction), keepdim)
     return _with_mean(spread, g1, self, dim, keepdim)
 
 
 @vjp("_logsumexp")
-def logsumexp_vjp(g, self, dim, keepdim, out):
+def logsumexp_vjp(
+    g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, keepdim: bool, out: fl.Tensor
+) -> fl.Tensor:
     out = _restored(out, self.shape, dim, keepdim)
     pivot = out.masked_fill(out.isinf(), 0)
     return _restored(g, self.shape, dim, keepdim) * (self - pivot).exp()
 
 
 @vjp("_norm_0")
-def norm_0_vjp(g, self_sizes):
+def norm_0_vjp(g: fl.Tensor, self_sizes: fl.Size) -> fl.Tensor:
     return fl.zeros(self_sizes, dtype=g.dtype, device=g.device)
 
 
 @vjp("_norm_1")
-def norm_1_vjp(g, self, dim, keepdim):
+def norm_1_vjp(g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, keepdim: bool) -> fl.Tensor:
     return _restored(g, self.shape, dim, keepdim) * self.sgn()
 
 
 @vjp("_norm_2")
-def norm_2_vjp(g, self, dim, keepdim, out):
+def norm_2_vjp(g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, keepdim: bool, out: fl.Tensor) -> fl.Tensor:
     out = _restored(out, self.shape, dim, keepdim)
     zero = out == 0
     return (self / out.masked_fill(zero, 1) * _restored(g, self.shape, dim, keepdim)).masked_fill(zero, 0)
 
 
 @vjp("_norm_inf", "_norm_neg_inf")
-def norm_inf_vjp(g, self, dim, keepdim, out):
+def norm_inf_vjp(
+    g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, keepdim: bool, out: fl.Tensor
+) -> fl.Tensor:
     size = self.abs()
     hit = (size == _restored(out, self.shape, dim, keepdim)) | size.isnan()
     count = hit.sum(_dims(dim, self.dim()), True) if self.dim() else hit
@@ -428,7 +478,9 @@ def norm_inf_vjp(g, self, dim, keepdim, out):
 
 
 @vjp("_norm_p")
-def norm_p_vjp(g, self, p, dim, keepdim, out):
+def norm_p_vjp(
+    g: fl.Tensor, self: fl.Tensor, p: float, dim: int | list[int] | None, keepdim: bool, out: fl.Tensor
+) -> fl.Tensor:
     g, out = _restored(g, self.shape, dim, keepdim), _restored(out, self.shape, dim, keepdim)
     size = self.abs()
     flat = size == 0

@@ -14,12 +14,12 @@ native("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)", out=Tr
 
 
 @vjp("cumsum")
-def cumsum_vjp(g, dim):
+def cumsum_vjp(g: fl.Tensor, dim: int) -> fl.Tensor:
     return g.flip([dim]).cumsum(dim).flip([dim]) if g.dim() else g
 
 
 @vjp("cumprod")
-def cumprod_vjp(g, self, dim, out):
+def cumprod_vjp(g: fl.Tensor, self: fl.Tensor, dim: int, out: fl.Tensor) -> fl.Tensor:
     if self.dim() == 0 or self.numel() == 0:
         return g
     if not may_hold(self == 0) and not fl.is_grad_enabled():
@@ -36,7 +36,7 @@ def cumprod_vjp(g, self, dim, out):
 
 
 @vjp("logcumsumexp")
-def logcumsumexp_vjp(g, self, dim, out):
+def logcumsumexp_vjp(g: fl.Tensor, self: fl.Tensor, dim: int, out: fl.Tensor) -> fl.Tensor:
     if self.dim() == 0 or self.numel() == 0:
         return g
 
@@ -56,7 +56,7 @@ def logcumsumexp_vjp(g, self, dim, out):
 
 
 @vjp("cummax", "cummin")
-def running_extreme_vjp(g0, self_sizes, dim, indices):
+def running_extreme_vjp(g0: fl.Tensor, self_sizes: fl.Size, dim: int, indices: fl.Tensor) -> fl.Tensor:
     if len(self_sizes) == 0:
         return g0
     return fl.zeros(self_sizes, dtype=g0.dtype, device=g0.device).scatter_add(dim, indices, g0)

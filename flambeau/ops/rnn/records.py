@@ -29,25 +29,25 @@ native(
 
 @vjp("_rnn_layer")
 def rnn_layer_vjp(
-    g0,
-    g1,
-    g2,
-    input,
-    hx,
-    cx,
-    w_ih,
-    w_hh,
-    b_ih,
-    b_hh,
-    w_hr,
-    batch_sizes,
-    mode,
-    reverse,
-    output,
-    gates,
-    kept,
-    needs,
-):
+    g0: fl.Tensor | None,
+    g1: fl.Tensor | None,
+    g2: fl.Tensor | None,
+    input: fl.Tensor,
+    hx: Any,
+    cx: Any,
+    w_ih: Any,
+    w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
+    w_hr: Any,
+    batch_sizes: fl.Size,
+    mode: str,
+    reverse: Any,
+    output: fl.Tensor,
+    gates: Any,
+    kept: Any,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     if fl.is_grad_enabled():
         # The derivative with a history of its own: that of the layer written by its cells.
         return retrace(
@@ -142,7 +142,7 @@ def lstm_cell(
     w_hh: fl.Tensor,
     b_ih: fl.Tensor | None = None,
     b_hh: fl.Tensor | None = None,
-) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
+) -> tuple[fl.Tensor, fl.Tensor]:
     if len(hx) != 2:
         raise RuntimeError(f"[lstm_cell] expected a hidden and a cell state, got {len(hx)} tensors")
     return _cell("lstm_cell", LSTM, input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)
@@ -156,7 +156,7 @@ def gru_cell(
     w_hh: fl.Tensor,
     b_ih: fl.Tensor | None = None,
     b_hh: fl.Tensor | None = None,
-) -> fl.Tensor:  # type: ignore[no-untyped-def]
+) -> fl.Tensor:
     return _cell("gru_cell", GRU, input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
@@ -168,7 +168,7 @@ def rnn_tanh_cell(
     w_hh: fl.Tensor,
     b_ih: fl.Tensor | None = None,
     b_hh: fl.Tensor | None = None,
-) -> fl.Tensor:  # type: ignore[no-untyped-def]
+) -> fl.Tensor:
     return _cell("rnn_tanh_cell", TANH, input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
@@ -180,7 +180,7 @@ def rnn_relu_cell(
     w_hh: fl.Tensor,
     b_ih: fl.Tensor | None = None,
     b_hh: fl.Tensor | None = None,
-) -> fl.Tensor:  # type: ignore[no-untyped-def]
+) -> fl.Tensor:
     return _cell("rnn_relu_cell", RELU, input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
@@ -267,7 +267,7 @@ def lstm(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
+) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
     h, c = _states("lstm", hx)
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _padded("lstm", LSTM, input, h, c, batch_first, params, *options)
@@ -284,7 +284,7 @@ def lstm_data(
     dropout: float,
     train: bool,
     bidirectional: bool,
-) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
+) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
     h, c = _states("lstm", hx)
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _network("lstm", LSTM, data, h, c, params, *options, batch_sizes.tolist())
@@ -301,7 +301,7 @@ def gru(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
+) -> tuple[fl.Tensor, fl.Tensor]:
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _padded("gru", GRU, input, hx, None, batch_first, params, *options)[:2]
 
@@ -317,7 +317,7 @@ def gru_data(
     dropout: float,
     train: bool,
     bidirectional: bool,
-) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
+) -> tuple[fl.Tensor, fl.Tensor]:
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _network("gru", GRU, data, hx, None, params, *options, batch_sizes.tolist())[:2]
 
@@ -333,7 +333,7 @@ def rnn_tanh(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
+) -> tuple[fl.Tensor, fl.Tensor]:
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _padded("rnn_tanh", TANH, input, hx, None, batch_first, params, *options)[:2]
 
@@ -349,7 +349,7 @@ def rnn_tanh_data(
     dropout: float,
     train: bool,
     bidirectional: bool,
-) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
+) -> tuple[fl.Tensor, fl.Tensor]:
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _network("rnn_tanh", TANH, data, hx, None, params, *options, batch_sizes.tolist())[:2]
 
@@ -365,7 +365,7 @@ def rnn_relu(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
+) -> tuple[fl.Tensor, fl.Tensor]:
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _padded("rnn_relu", RELU, input, hx, None, batch_first, params, *options)[:2]
 
@@ -381,7 +381,7 @@ def rnn_relu_data(
     dropout: float,
     train: bool,
     bidirectional: bool,
-) -> tuple[fl.Tensor, fl.Tensor]:  # type: ignore[no-untyped-def]
+) -> tuple[fl.Tensor, fl.Tensor]:
     options = (has_biases, num_layers, dropout, train, bidirectional)
     return _network("rnn_relu", RELU, data, hx, None, params, *options, batch_sizes.tolist())[:2]
 

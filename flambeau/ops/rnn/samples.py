@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from flambeau.ops.samples import Constant, call, samples
+from collections.abc import Iterator
+from typing import Any
+
+from flambeau.ops.samples import Call, Constant, Make, call, samples
 
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
 
 
-def _weights(make, gates, inputs=2, hidden=3):
+def _weights(make: Make, gates: Any, inputs: Any = 2, hidden: Any = 3) -> Any:
     """Of input and hidden state, with their biases."""
     return make(gates * hidden, inputs), make(gates * hidden, hidden), make(gates * hidden), make(gates * hidden)
 
 
-def _cell(name, gates):
-    def generate(make):
+def _cell(name: Any, gates: Any) -> Iterator[Call]:
+    def generate(make: Make) -> Iterator[Call]:
         state = [make(2, 3), make(2, 3)] if name == "lstm" else make(2, 3)
         yield call(make(2, 2), state, *_weights(make, gates))
 
     return generate
 
 
-def _network(name, gates):
-    def generate(make):
+def _network(name: Any, gates: Any) -> Iterator[Call]:
+    def generate(make: Make) -> Iterator[Call]:
         state = [make(1, 2, 3), make(1, 2, 3)] if name == "lstm" else make(1, 2, 3)
         yield call(make(3, 2, 2), state, list(_weights(make, gates)), True, 1, 0.0, False, False, False)
 
     return generate
 
 
-def _packed(name, gates):
-    def generate(make):
+def _packed(name: Any, gates: Any) -> Iterator[Call]:
+    def generate(make: Make) -> Iterator[Call]:
         state = [make(1, 2, 3), make(1, 2, 3)] if name == "lstm" else make(1, 2, 3)
         sizes = make.index([2, 1])
         yield call(make(3, 2), sizes, state, list(_weights(make, gates)), True, 1, 0.0, False, False)
@@ -44,14 +47,14 @@ for _name, _gates in GATES.items():
 
 
 @samples("_rnn_layer")
-def rnn_layer(make):
+def rnn_layer(make: Make) -> Iterator[Call]:
     yield call(make(3, 2, 2), make(2, 3), None, *_weights(make, 1), None, [], 0, False).then(lambda out: out[:2])
     yield call(make(3, 2, 2), make(2, 3), make(2, 3), *_weights(make, 4), None, [], 2, True).then(lambda out: out[:3])
     yield call(make(3, 2), make(2, 3), None, *_weights(make, 3), None, [2, 1], 3, False).then(lambda out: out[:2])
 
 
 @samples("_rnn_layer_backward")
-def rnn_layer_backward(make):
+def rnn_layer_backward(make: Make) -> Iterator[Call]:
     import flambeau as fl
 
     x, h, (w_ih, w_hh, b_ih, b_hh) = make(3, 2, 2), make(2, 3), _weights(make, 3)
@@ -62,10 +65,10 @@ def rnn_layer_backward(make):
 
 
 @samples("_pack_padded_sequence")
-def pack(make):
+def pack(make: Make) -> Iterator[Call]:
     yield call(make(3, 2, 2), make.index([3, 1]).cpu(), False)
 
 
 @samples("_pad_packed_sequence")
-def unpack(make):
+def unpack(make: Make) -> Iterator[Call]:
     yield call(make(4, 2), make.index([2, 1, 1]).cpu(), False, 0.0, 3)

@@ -7,6 +7,8 @@ differentiated through them.
 
 from __future__ import annotations
 
+from typing import Any
+
 import flambeau as fl
 from flambeau.ops.record import composite, native, tag, vjp
 
@@ -38,14 +40,16 @@ def sparse_to_dense(self: fl.Tensor) -> fl.Tensor:
 
 
 @vjp("_sparse_coo")
-def sparse_coo_vjp(g, indices):
+def sparse_coo_vjp(g: fl.Tensor, indices: fl.Tensor) -> tuple[fl.Tensor | None, ...]:
     from flambeau.sparse.construction import gather
 
     return None, gather(g, indices)
 
 
 @vjp("_sparse_compressed")
-def sparse_compressed_vjp(g, starts, indices, values, columns, blocks):
+def sparse_compressed_vjp(
+    g: fl.Tensor, starts: fl.Tensor, indices: fl.Tensor, values: fl.Tensor, columns: Any, blocks: Any
+) -> tuple[fl.Tensor | None, ...]:
     from flambeau.sparse.construction import compressed_coordinates, gather, stored_values
 
     block = values.shape[indices.dim() : indices.dim() + 2] if blocks else ()
@@ -54,21 +58,25 @@ def sparse_compressed_vjp(g, starts, indices, values, columns, blocks):
 
 
 @vjp("_sparse_values")
-def sparse_values_vjp(g, self):
+def sparse_values_vjp(g: fl.Tensor, self: fl.Tensor) -> fl.Tensor:
     from flambeau.sparse.construction import gradient_of_values
 
     return gradient_of_values(self, g)
 
 
 @vjp("_sparse_mm")
-def sparse_mm_vjp(g, row, column, values, dense, needs):
+def sparse_mm_vjp(
+    g: fl.Tensor, row: fl.Tensor, column: fl.Tensor, values: fl.Tensor, dense: fl.Tensor, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     of_values = fl._ops._sparse_dots(row, column, g, dense.conj()) if needs[2] else None
     of_dense = fl._ops._sparse_mm(column, row, values.conj(), g, dense.shape[0]) if needs[3] else None
     return None, None, of_values, of_dense
 
 
 @vjp("_sparse_dots")
-def sparse_dots_vjp(g, row, column, a, b, needs):
+def sparse_dots_vjp(
+    g: fl.Tensor, row: fl.Tensor, column: fl.Tensor, a: fl.Tensor, b: fl.Tensor, needs: list[bool]
+) -> tuple[fl.Tensor | None, ...]:
     of_a = fl._ops._sparse_mm(row, column, g, b.conj(), a.shape[0]) if needs[2] else None
     of_b = fl._ops._sparse_mm(column, row, g, a.conj(), b.shape[0]) if needs[3] else None
     return None, None, of_a, of_b

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from flambeau.ops.samples import call, samples
+from collections.abc import Iterator
+
+from flambeau.ops.samples import Call, Make, call, samples
 
 
 @samples("_sparse_groups")
-def sparse_groups(make):
+def sparse_groups(make: Make) -> Iterator[Call]:
     yield call(make.index([[1, 0, 1], [2, 2, 2]]), [2, 3])
 
 
 @samples("_sparse_mm")
-def sparse_mm(make):
+def sparse_mm(make: Make) -> Iterator[Call]:
     yield call(make.index([1, 0, 1]), make.index([0, 2, 2]), make(3), make(3, 2), 2)
 
 
 @samples("_sparse_dots")
-def sparse_dots(make):
+def sparse_dots(make: Make) -> Iterator[Call]:
     yield call(make.index([1, 0, 1]), make.index([0, 2, 2]), make(2, 4), make(3, 4))
 
 

@@ -5,6 +5,8 @@ Those that may have to copy, or are one of the others in disguise, are native de
 
 from __future__ import annotations
 
+from typing import Any
+
 import flambeau as fl
 from flambeau.ops.record import aten, autocast, native, node, tag, vjp
 
@@ -62,11 +64,13 @@ native("_diagonal_backward(Tensor grad, int[] input_sizes, int offset, int dim1,
     "unsqueeze",
     "unsqueeze_",
 )
-def reshape_vjp(g, self_sizes):
+def reshape_vjp(g: fl.Tensor, self_sizes: fl.Size) -> fl.Tensor:
     return g.reshape(self_sizes)
 
 
-def _scatter_window(g, sizes, strides, window_sizes, window_strides, offset):
+def _scatter_window(
+    g: fl.Tensor, sizes: fl.Size, strides: Any, window_sizes: fl.Size, window_strides: Any, offset: fl.Tensor
+) -> fl.Tensor:
     """A tensor of the given geometry whose elements are the sums of those of g that a window has there."""
     if not fl._C._has_torch_function_unary(g):
         return fl._C._scatter_window(g, sizes, strides, window_sizes, window_strides, offset)
@@ -81,48 +85,50 @@ def _scatter_window(g, sizes, strides, window_sizes, window_strides, offset):
 
 
 @vjp("as_strided", "as_strided_")
-def as_strided_vjp(g, self_window, size, stride, storage_offset):
+def as_strided_vjp(
+    g: fl.Tensor, self_window: Any, size: list[int], stride: list[int], storage_offset: Any
+) -> fl.Tensor:
     offset = 0 if storage_offset is None else storage_offset - self_window.storage_offset()
     return _scatter_window(g, self_window.shape, self_window.stride(), size, stride, offset)
 
 
 @vjp("select")
-def select_vjp(g, self_sizes, dim, index):
+def select_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int, index: fl.Tensor) -> fl.Tensor:
     return fl._ops._select_backward(g, self_sizes, dim, index)
 
 
 @vjp("_select_backward")
-def select_backward_vjp(g, dim, index):
+def select_backward_vjp(g: fl.Tensor, dim: int, index: fl.Tensor) -> fl.Tensor:
     return g.select(dim, index)
 
 
 @vjp("slice")
-def slice_vjp(g, self_sizes, dim, start, end, step):
+def slice_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int, start: Any, end: Any, step: int) -> fl.Tensor:
     return fl._ops._slice_backward(g, self_sizes, dim, start, end, step)
 
 
 @vjp("_slice_backward")
-def slice_backward_vjp(g, dim, start, end, step):
+def slice_backward_vjp(g: fl.Tensor, dim: int, start: Any, end: Any, step: int) -> fl.Tensor:
     return fl._ops.slice(g, dim, start, end, step)
 
 
 @vjp("transpose", "transpose_", "swapdims_")
-def transpose_vjp(g, dim0, dim1):
+def transpose_vjp(g: fl.Tensor, dim0: int, dim1: int) -> fl.Tensor:
     return g.transpose(dim0, dim1)
 
 
 @vjp("swapaxes_")
-def swapaxes_vjp(g, axis0, axis1):
+def swapaxes_vjp(g: fl.Tensor, axis0: int, axis1: int) -> fl.Tensor:
     return g.transpose(axis0, axis1)
 
 
 @vjp("t_")
-def t_vjp(g):
+def t_vjp(g: fl.Tensor) -> fl.Tensor:
     return g.t()
 
 
 @vjp("permute")
-def permute_vjp(g, dims):
+def permute_vjp(g: fl.Tensor, dims: list[int]) -> fl.Tensor:
     inverse = [0] * len(dims)
     for i, d in enumerate(dims):
         inverse[d % len(dims)] = i
@@ -130,17 +136,17 @@ def permute_vjp(g, dims):
 
 
 @vjp("expand")
-def expand_vjp(g, self_sizes):
+def expand_vjp(g: fl.Tensor, self_sizes: fl.Size) -> fl.Tensor:
     return g.sum_to_size(self_sizes)
 
 
 @vjp("alias")
-def alias_vjp(g):
+def alias_vjp(g: fl.Tensor) -> fl.Tensor:
     return g
 
 
 @vjp("unfold")
-def unfold_vjp(g, self_sizes, dimension, step):
+def unfold_vjp(g: fl.Tensor, self_sizes: fl.Size, dimension: int, step: int) -> fl.Tensor:
     strides, stride = [], 1
     for n in reversed(self_sizes):
         strides.insert(0, stride)
@@ -154,22 +160,22 @@ def unfold_vjp(g, self_sizes, dimension, step):
 
 
 @vjp("diagonal")
-def diagonal_vjp(g, self_sizes, offset, dim1, dim2):
+def diagonal_vjp(g: fl.Tensor, self_sizes: fl.Size, offset: fl.Tensor, dim1: int, dim2: int) -> fl.Tensor:
     return fl._ops._diagonal_backward(g, self_sizes, offset, dim1, dim2)
 
 
 @vjp("_diagonal_backward")
-def diagonal_backward_vjp(g, offset, dim1, dim2):
+def diagonal_backward_vjp(g: fl.Tensor, offset: fl.Tensor, dim1: int, dim2: int) -> fl.Tensor:
     return g.diagonal(offset, dim1, dim2)
 
 
 @vjp("view_as_real")
-def view_as_real_vjp(g):
+def view_as_real_vjp(g: fl.Tensor) -> fl.Tensor:
     return fl.view_as_complex(g.contiguous())
 
 
 @vjp("view_as_complex")
-def view_as_complex_vjp(g):
+def view_as_complex_vjp(g: fl.Tensor) -> fl.Tensor:
     return fl.view_as_real(g)
 
 

@@ -33,7 +33,9 @@ native("narrow.Tensor(Tensor self, int dim, Tensor start, int length) -> Tensor"
 native("narrow(Tensor self, int dim, int start, int length) -> Tensor")
 
 
-def _joined(g, sizes, lengths, dim, dtype, device):
+def _joined(
+    g: fl.Tensor, sizes: fl.Size, lengths: list[int], dim: int, dtype: fl.dtype, device: fl.device
+) -> fl.Tensor:
     """The gradients of pieces along a dimension, with zeros for those that have none."""
     whole = list(sizes)
     parts = []
@@ -46,24 +48,30 @@ def _joined(g, sizes, lengths, dim, dtype, device):
 
 
 @vjp("split.Tensor")
-def split_vjp(g, self_sizes, self_dtype, self_device, split_size, dim):
+def split_vjp(
+    g: fl.Tensor, self_sizes: fl.Size, self_dtype: fl.dtype, self_device: fl.device, split_size: Any, dim: int
+) -> fl.Tensor:
     n = self_sizes[dim]
     lengths = [min(split_size, n - i * split_size) for i in range(len(g))]
     return _joined(g, self_sizes, lengths, dim, self_dtype, self_device)
 
 
 @vjp("split.sizes")
-def split_sizes_vjp(g, self_sizes, self_dtype, self_device, split_size, dim):
+def split_sizes_vjp(
+    g: fl.Tensor, self_sizes: fl.Size, self_dtype: fl.dtype, self_device: fl.device, split_size: Any, dim: int
+) -> fl.Tensor:
     return _joined(g, self_sizes, split_size, dim, self_dtype, self_device)
 
 
 @vjp("split_with_sizes")
-def split_with_sizes_vjp(g, self_sizes, self_dtype, self_device, split_sizes, dim):
+def split_with_sizes_vjp(
+    g: fl.Tensor, self_sizes: fl.Size, self_dtype: fl.dtype, self_device: fl.device, split_sizes: fl.Size, dim: int
+) -> fl.Tensor:
     return _joined(g, self_sizes, split_sizes, dim, self_dtype, self_device)
 
 
 @vjp("unbind.int")
-def unbind_vjp(g, self_sizes, self_dtype, self_device, dim):
+def unbind_vjp(g: fl.Tensor, self_sizes: fl.Size, self_dtype: fl.dtype, self_device: fl.device, dim: int) -> fl.Tensor:
     if not g:
         return fl.zeros(self_sizes, dtype=self_dtype, device=self_device)
     dim = dim % len(self_sizes)

@@ -38,49 +38,95 @@ native(f"_deform_columns_backward(Tensor grad, Tensor input, Tensor offset, Tens
 
 
 @vjp("torchvision::roi_align")
-def roi_align_vjp(g, input_sizes, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
+def roi_align_vjp(
+    g: fl.Tensor,
+    input_sizes: fl.Size,
+    rois: fl.Tensor,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int,
+    aligned: bool,
+) -> tuple[fl.Tensor | None, ...]:
     box = (rois, spatial_scale, pooled_height, pooled_width)
     return fl.ops.torchvision._roi_align_backward(g, *box, *input_sizes, sampling_ratio, aligned), None
 
 
 @vjp("torchvision::_roi_align_backward")
-def roi_align_backward_vjp(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned):
+def roi_align_backward_vjp(
+    g: fl.Tensor,
+    rois: fl.Tensor,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int,
+    aligned: bool,
+) -> tuple[fl.Tensor | None, ...]:
     return fl.ops.torchvision.roi_align(
         g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, aligned
     ), None
 
 
 @vjp("torchvision::ps_roi_align")
-def ps_roi_align_vjp(g0, input_sizes, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio, out1):
+def ps_roi_align_vjp(
+    g0: fl.Tensor,
+    input_sizes: fl.Size,
+    rois: fl.Tensor,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int,
+    out1: fl.Tensor,
+) -> tuple[fl.Tensor | None, ...]:
     box = (rois, out1, spatial_scale, pooled_height, pooled_width)
     return fl.ops.torchvision._ps_roi_align_backward(g0, *box, sampling_ratio, *input_sizes), None
 
 
 @vjp("torchvision::_ps_roi_align_backward")
-def ps_roi_align_backward_vjp(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio):
+def ps_roi_align_backward_vjp(
+    g: fl.Tensor, rois: fl.Tensor, spatial_scale: float, pooled_height: int, pooled_width: int, sampling_ratio: int
+) -> tuple[fl.Tensor | None, ...]:
     pooled, _ = fl.ops.torchvision.ps_roi_align(g, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio)
     return pooled, None, None
 
 
 @vjp("torchvision::ps_roi_pool")
-def ps_roi_pool_vjp(g0, input_sizes, rois, spatial_scale, pooled_height, pooled_width, out1):
+def ps_roi_pool_vjp(
+    g0: fl.Tensor,
+    input_sizes: fl.Size,
+    rois: fl.Tensor,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    out1: fl.Tensor,
+) -> tuple[fl.Tensor | None, ...]:
     box = (rois, out1, spatial_scale, pooled_height, pooled_width)
     return fl.ops.torchvision._ps_roi_pool_backward(g0, *box, *input_sizes), None
 
 
 @vjp("torchvision::_ps_roi_pool_backward")
-def ps_roi_pool_backward_vjp(g, rois, spatial_scale, pooled_height, pooled_width):
+def ps_roi_pool_backward_vjp(
+    g: fl.Tensor, rois: fl.Tensor, spatial_scale: float, pooled_height: int, pooled_width: int
+) -> tuple[fl.Tensor | None, ...]:
     return fl.ops.torchvision.ps_roi_pool(g, rois, spatial_scale, pooled_height, pooled_width)[0], None, None
 
 
 @vjp("torchvision::roi_pool")
-def roi_pool_vjp(g0, input_sizes, rois, spatial_scale, pooled_height, pooled_width, out1):
+def roi_pool_vjp(
+    g0: fl.Tensor,
+    input_sizes: fl.Size,
+    rois: fl.Tensor,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    out1: fl.Tensor,
+) -> tuple[fl.Tensor | None, ...]:
     box = (rois, out1, spatial_scale, pooled_height, pooled_width)
     return fl.ops.torchvision._roi_pool_backward(g0, *box, *input_sizes), None
 
 
 @vjp("torchvision::_roi_pool_backward")
-def roi_pool_backward_vjp(g, rois, argmax):
+def roi_pool_backward_vjp(g: fl.Tensor, rois: fl.Tensor, argmax: fl.Tensor) -> tuple[fl.Tensor | None, ...]:
     images = g.flatten(2)[rois[:, 0].long()]
     places = argmax.flatten(2).long()
     chosen = images.gather(2, places.clamp(min=0)) * (places >= 0).to(g.dtype)
@@ -88,7 +134,18 @@ def roi_pool_backward_vjp(g, rois, argmax):
 
 
 @vjp("_deform_columns")
-def deform_columns_vjp(g, input, offset, mask, kernel_size, stride, padding, dilation, use_mask, needs):
+def deform_columns_vjp(
+    g: fl.Tensor,
+    input: fl.Tensor,
+    offset: fl.Tensor,
+    mask: fl.Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    use_mask: bool,
+    needs: list[bool],
+) -> tuple[fl.Tensor | None, ...]:
     window = (kernel_size, stride, padding, dilation, use_mask)
     if fl.is_grad_enabled():
         from flambeau.ops.vision.definitions import deform_columns

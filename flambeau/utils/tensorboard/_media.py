@@ -91,14 +91,14 @@ def figure_to_picture(figure: Any, close: bool = True) -> Tensor:
     """What a matplotlib figure, or several of the same size, look like; in channels, height, width."""
     if isinstance(figure, (list, tuple)):
         return flambeau.stack([figure_to_picture(f, close) for f in figure])
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # type: ignore[import-not-found]
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     width, height = canvas.get_width_height()
     pixels = flambeau.frombuffer(bytearray(canvas.buffer_rgba()), dtype=flambeau.uint8).view(height, width, 4)
     if close:
-        import matplotlib.pyplot  # type: ignore[import-not-found]
+        import matplotlib.pyplot
 
         matplotlib.pyplot.close(figure)
     return pixels[:, :, :3].permute(2, 0, 1).contiguous()

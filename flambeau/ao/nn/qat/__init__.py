@@ -76,7 +76,7 @@ class _ConvNd:
         self.weight_fake_quant = qconfig.weight()
 
     def forward(self: Any, input: Tensor) -> Tensor:
-        return self._conv_forward(input, self.weight_fake_quant(self.weight), self.bias)  # type: ignore[no-any-return]
+        return self._conv_forward(input, self.weight_fake_quant(self.weight), self.bias)
 
     @classmethod
     def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:

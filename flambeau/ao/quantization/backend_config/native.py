@@ -32,7 +32,7 @@ _FUNCTIONS = nn.functional
 
 def _pattern(kind: Any, observation: ObservationType, *dtypes: DTypeConfig) -> BackendPatternConfig:
     config = BackendPatternConfig(kind).set_dtype_configs(list(dtypes))
-    return config.set_observation_type(observation)  # type: ignore[attr-defined, no-any-return]
+    return config.set_observation_type(observation)
 
 
 def _layers() -> list[BackendPatternConfig]:

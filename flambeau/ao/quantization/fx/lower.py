@@ -77,7 +77,7 @@ def _finish(model: GraphModule, node: Node, result: Node) -> None:
     """The node reads quantized tensors and its result is one."""
     for source in list(node.all_input_nodes):
         if _is_dequantize(source):
-            node.replace_input_with(source, source.args[0])  # type: ignore[arg-type]
+            node.replace_input_with(source, source.args[0])
     result.replace_all_uses_with(node, delete_user_cb=lambda user: user is not node)
     model.graph.erase_node(result)
 
@@ -158,7 +158,7 @@ def _lower_function(model: GraphModule, node: Node) -> None:
         middle = result.args[0]
         _finish(model, new, result)
         if middle is not node:
-            model.graph.erase_node(middle)  # type: ignore[arg-type]
+            model.graph.erase_node(middle)
         model.graph.erase_node(node)
 
 

@@ -37,7 +37,7 @@ def spread(model: GraphModule) -> None:
     for conv, norm in _pairs(model):
         weight, bias = conv.args[1], conv.args[2] if len(conv.args) > 2 else None
         gain, _, _, variance = norm.args[1:5]
-        rank = attribute_of(model, str(weight.target)).dim()  # type: ignore[union-attr]
+        rank = attribute_of(model, str(weight.target)).dim()
         with model.graph.inserting_before(conv):
             deviation = call(aten.sqrt.default, (call(aten.add.Tensor, (variance, norm.args[7])),))
             factor = call(aten.div.Tensor, (gain, deviation))

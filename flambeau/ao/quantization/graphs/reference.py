@@ -53,7 +53,7 @@ def observers_to_pairs(model: GraphModule, decomposed: bool = True) -> None:
 
 
 def _pair(model: GraphModule, node: Node, observer: Any, decomposed: bool, grids: dict[int, Any]) -> Node:
-    value: Node = node.args[0]  # type: ignore[assignment]
+    value: Node = node.args[0]
     if observer.dtype is fl.float16:
         with model.graph.inserting_before(node):
             half = model.graph.call_method("to", (value, fl.float16))

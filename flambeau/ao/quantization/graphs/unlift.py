@@ -81,7 +81,7 @@ def _owner(root: Module, path: str) -> tuple[Module, str]:
     for part in parts:
         if part not in root._modules:
             root.add_module(part, Module())
-        root = root._modules[part]  # type: ignore[assignment]
+        root = root._modules[part]
     return root, last
 
 
@@ -89,7 +89,7 @@ def _adopt(root: Module, program: ExportedProgram, path: str, kind: InputKind) -
     value = program.state_dict[path] if path in program.state_dict else program.constants[path]
     owner, name = _owner(root, path)
     if kind is InputKind.PARAMETER:
-        owner.register_parameter(name, value)  # type: ignore[arg-type]
+        owner.register_parameter(name, value)
     else:
         owner.register_buffer(name, value)
 
@@ -106,7 +106,7 @@ def _finish(graph: Graph, node: Node, values: dict[Node, Any], program: Exported
     """The results of the user; writes to buffers are operators of the graph again."""
     import flambeau as fl
 
-    results = list(node.args[0])  # type: ignore[arg-type]
+    results = list(node.args[0])
     kept = []
     for spec, result in zip(program.graph_signature.output_specs, results):
         value = values.get(result, result) if isinstance(result, Node) else result

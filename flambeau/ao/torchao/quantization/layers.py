@@ -215,7 +215,7 @@ def quantize_(
         own = config.of(name) if isinstance(config, ModuleFqnToConfig) else config
         if own is None or not isinstance(module, nn.Linear):
             continue
-        if own.scheme == "int4_weight" and module.in_features % own.group_size:  # type: ignore[attr-defined]
+        if own.scheme == "int4_weight" and module.in_features % own.group_size:
             continue  # as torchao does: a row that groups do not divide stays as it is
         path, _, last = name.rpartition(".")
         if not name:

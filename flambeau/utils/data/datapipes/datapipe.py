@@ -52,7 +52,7 @@ class MapDataPipe(_Pipe, Dataset[Any]):
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
 
 
-class DataChunk(list):  # type: ignore[type-arg]
+class DataChunk(list):
     """A batch of samples."""
 
     def __init__(self, items: Iterable[Any]) -> None:

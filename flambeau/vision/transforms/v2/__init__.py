@@ -178,7 +178,7 @@ _SMOOTH, _NEAR = ("interpolation", InterpolationMode.BILINEAR), ("interpolation"
 
 def _defined(base: type, name: str, function: str, *names: tuple[Any, ...]) -> Any:
     """A class of transforms over a function."""
-    return type(name, (base,), {"function": function, "names": names or base.names, "__module__": __name__})  # type: ignore[attr-defined]
+    return type(name, (base,), {"function": function, "names": names or base.names, "__module__": __name__})
 
 
 Resize = _defined(_Settings, "Resize", "resize", ("size",), _SMOOTH, ("max_size", None), ("antialias", True))

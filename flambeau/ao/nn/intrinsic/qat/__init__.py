@@ -34,10 +34,10 @@ class _WithNorm:
         result = self._product(input, weight) / factor.reshape(channels)
         if self.bias is not None:
             result = result + self.bias.reshape(channels)
-        return norm(result)  # type: ignore[no-any-return]
+        return norm(result)
 
     def forward(self: Any, input: Tensor) -> Tensor:
-        return self._scaled(input)  # type: ignore[no-any-return]
+        return self._scaled(input)
 
     def reset_running_stats(self: Any) -> None:
         self.bn.reset_running_stats()
@@ -95,7 +95,7 @@ class _ConvBnNd(_WithNorm):
             self.freeze_bn_stats()
 
     def _product(self: Any, input: Tensor, weight: Tensor) -> Tensor:
-        return self._conv_forward(input, weight, None)  # type: ignore[no-any-return]
+        return self._conv_forward(input, weight, None)
 
     @classmethod
     def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
@@ -111,7 +111,7 @@ class _Relu:
     """What is behind a layer with relu."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input).relu()  # type: ignore[misc, no-any-return]
+        return super().forward(input).relu()
 
 
 class ConvBn1d(_ConvBnNd, nn.Conv1d):

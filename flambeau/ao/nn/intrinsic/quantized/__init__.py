@@ -101,7 +101,7 @@ class ConvAdd2d(quantized.Conv2d):
 
     post_op = "add"
 
-    def forward(self, input: Any, extra_input: Any) -> QuantizedTensor:  # type: ignore[override]
+    def forward(self, input: Any, extra_input: Any) -> QuantizedTensor:
         x = self._input(input)
         integers, padding = self._padded(x.int_repr())
         result = fl._ops._int8_convolution(

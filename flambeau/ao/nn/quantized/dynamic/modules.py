@@ -128,7 +128,7 @@ def _dynamic_convolution(kind: Any) -> Any:
         if self.transposed:
             convolve = getattr(fl.nn.functional, f"conv_transpose{self.ndim}d")
             settings = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
-            return convolve(x.dequantize(), self.weight().dequantize(), self._bias, *settings)  # type: ignore[no-any-return]
+            return convolve(x.dequantize(), self.weight().dequantize(), self._bias, *settings)
         return _ops._int8_convolution(
             x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), self.stride, self.padding,
             self.dilation, self.groups, 1.0, 0, None, self.post_op,

@@ -60,7 +60,7 @@ class DeQuantize(Module):
     """Back to float32."""
 
     def forward(self, Xq: Any) -> Tensor:
-        return Xq.dequantize()  # type: ignore[no-any-return]
+        return Xq.dequantize()
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> DeQuantize:

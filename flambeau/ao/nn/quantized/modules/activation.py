@@ -131,7 +131,7 @@ class PReLU(_Activation):
         from flambeau.ao.nn.quantized.modules.base import quantized_weight
 
         layer.set_weight(quantized_weight(mod.weight, observer))
-        return layer  # type: ignore[no-any-return]
+        return layer
 
     @classmethod
     def from_reference(cls, mod: Any, scale: float, zero_point: int) -> PReLU:
@@ -162,7 +162,7 @@ class ReLU6(fl.nn.ReLU):
     """Relu up to six, on the grid of the input."""
 
     def forward(self, input: Any) -> QuantizedTensor:
-        return input._grid.quantize(input.dequantize().clamp(0.0, 6.0))  # type: ignore[no-any-return]
+        return input._grid.quantize(input.dequantize().clamp(0.0, 6.0))
 
     def _get_name(self) -> str:
         return "QuantizedReLU6"

@@ -49,7 +49,7 @@ class _ConvNd(WeightedQuantizedModule):
         )  # fmt: skip
 
     def packed(self, weight: Tensor) -> Tensor:
-        return _ops._int8_convolution_pack(weight, self.groups)  # type: ignore[no-any-return]
+        return _ops._int8_convolution_pack(weight, self.groups)
 
     def forward(self, input: Any) -> QuantizedTensor:
         x = self._input(input)

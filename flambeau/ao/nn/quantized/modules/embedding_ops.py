@@ -134,7 +134,7 @@ class EmbeddingBag(Embedding):
             dtype=dtype,
         )
 
-    def forward(  # type: ignore[override]
+    def forward(
         self, indices: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None,
         compressed_indices_mapping: Tensor | None = None,
     ) -> Tensor:  # fmt: skip

@@ -71,11 +71,11 @@ class Linear(WeightedQuantizedModule):
         return self._packed_params._weight_bias()
 
     @property
-    def _weight(self) -> Any:  # type: ignore[override]
+    def _weight(self) -> Any:
         return self._packed_params._packed_params[0]
 
     @property
-    def _bias(self) -> Any:  # type: ignore[override]
+    def _bias(self) -> Any:
         return self._packed_params._packed_params[1]
 
     def _load_from_state_dict(self, *args: Any) -> None:
@@ -87,7 +87,7 @@ class Linear(WeightedQuantizedModule):
         return cls(layer.in_features, layer.out_features, layer.bias is not None)
 
     def packed(self, weight: Tensor) -> Tensor:
-        return _ops._int8_pack(weight)  # type: ignore[no-any-return]
+        return _ops._int8_pack(weight)
 
     def forward(self, x: Any) -> QuantizedTensor:
         x = self._input(x)
