@@ -41,9 +41,7 @@ def _collect(values: list[Any], kind: type) -> tuple[list[int], Any]:
             places.append(place)
             if isinstance(value, kind):
                 if mesh is not None and value._spec.mesh != mesh:
-                    raise RuntimeError(
-                        f"[DTensor] expected tensors of one mesh, got {mesh} and {value._spec.mesh}"
-                    )
+                    raise RuntimeError(f"[DTensor] expected tensors of one mesh, got {mesh} and {value._spec.mesh}")
                 mesh = value._spec.mesh
     return places, mesh
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau.ops.samples import Call, Make, call, samples
@@ -16,7 +16,7 @@ def _kernel(n: Any) -> Any:
     return [2, 3, 2][:n]
 
 
-def _convolutions(n: Any, transposed: Any) -> Iterator[Call]:
+def _convolutions(n: Any, transposed: Any) -> Callable[[Make], Iterator[Call]]:
     def generate(make: Make) -> Iterator[Call]:
         if transposed:
             yield call(make(1, 2, *_space(n)), make(2, 3, *_kernel(n)), make(3), stride=2, output_padding=1)
@@ -29,7 +29,7 @@ def _convolutions(n: Any, transposed: Any) -> Iterator[Call]:
     return generate
 
 
-def _named_padding(n: Any) -> Iterator[Call]:
+def _named_padding(n: Any) -> Callable[[Make], Iterator[Call]]:
     def generate(make: Make) -> Iterator[Call]:
         yield call(make(1, 2, *_space(n)), make(2, 2, *_kernel(n)), padding="same")
         yield call(make(1, 2, *_space(n)), make(2, 2, *_kernel(n)), make(2), padding="valid")

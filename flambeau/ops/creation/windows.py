@@ -22,7 +22,7 @@ def _positions(name: str, length: int, periodic: bool, dtype: fl.dtype | None, o
 
 
 def _cosine_sum(
-    name: str, length: int, periodic: bool, weights: tuple[float, ...], dtype: fl.dtype, options: Any
+    name: str, length: int, periodic: bool, weights: tuple[float, ...], dtype: fl.dtype | None, options: Any
 ) -> fl.Tensor:
     """sum_k (-1)^k weights[k] cos(2 pi k n / steps)"""
     n, steps = _positions(name, length, periodic, dtype, options)
@@ -35,7 +35,9 @@ def _cosine_sum(
 
 
 @composite(f"hann_window(int window_length, bool periodic=True, {OPTIONS}) -> Tensor")
-def hann_window(window_length: Any, periodic: Any = True, *, dtype: fl.dtype = None, **options: Any) -> fl.Tensor:
+def hann_window(
+    window_length: int, periodic: bool = True, *, dtype: fl.dtype | None = None, **options: Any
+) -> fl.Tensor:
     return _cosine_sum("hann_window", window_length, periodic, (0.5, 0.5), dtype, options)
 
 
@@ -43,24 +45,28 @@ def hann_window(window_length: Any, periodic: Any = True, *, dtype: fl.dtype = N
     f"hamming_window(int window_length, bool periodic=True, float alpha=0.54, float beta=0.46, {OPTIONS}) -> Tensor"
 )
 def hamming_window(
-    window_length: Any,
-    periodic: Any = True,
-    alpha: Any = 0.54,
-    beta: Any = 0.46,
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
     *,
-    dtype: fl.dtype = None,
+    dtype: fl.dtype | None = None,
     **options: Any,
 ) -> fl.Tensor:
     return _cosine_sum("hamming_window", window_length, periodic, (alpha, beta), dtype, options)
 
 
 @composite(f"blackman_window(int window_length, bool periodic=True, {OPTIONS}) -> Tensor")
-def blackman_window(window_length: Any, periodic: Any = True, *, dtype: fl.dtype = None, **options: Any) -> fl.Tensor:
+def blackman_window(
+    window_length: int, periodic: bool = True, *, dtype: fl.dtype | None = None, **options: Any
+) -> fl.Tensor:
     return _cosine_sum("blackman_window", window_length, periodic, (0.42, 0.5, 0.08), dtype, options)
 
 
 @composite(f"bartlett_window(int window_length, bool periodic=True, {OPTIONS}) -> Tensor")
-def bartlett_window(window_length: Any, periodic: Any = True, *, dtype: fl.dtype = None, **options: Any) -> fl.Tensor:
+def bartlett_window(
+    window_length: int, periodic: bool = True, *, dtype: fl.dtype | None = None, **options: Any
+) -> fl.Tensor:
     n, steps = _positions("bartlett_window", window_length, periodic, dtype, options)
     if window_length <= 1:
         return fl.ones_like(n)
@@ -69,7 +75,7 @@ def bartlett_window(window_length: Any, periodic: Any = True, *, dtype: fl.dtype
 
 @composite(f"kaiser_window(int window_length, bool periodic=True, float beta=12.0, {OPTIONS}) -> Tensor")
 def kaiser_window(
-    window_length: Any, periodic: Any = True, beta: Any = 12.0, *, dtype: fl.dtype = None, **options: Any
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: fl.dtype | None = None, **options: Any
 ) -> fl.Tensor:
     n, steps = _positions("kaiser_window", window_length, periodic, dtype, options)
     if window_length <= 1:

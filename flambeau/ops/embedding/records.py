@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import flambeau as fl
 from flambeau.ops.record import composite, native, tag, vjp
 from flambeau.ops.values import all_values
@@ -13,7 +11,7 @@ native("embedding_renorm_(Tensor(!) self, Tensor indices, float max_norm, float 
 native("_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", module="")  # fmt: skip
 
 
-def sparse_rows(indices: fl.Tensor, rows: int, size: list[int], padding_idx: int) -> fl.Tensor:
+def sparse_rows(indices: fl.Tensor, rows: fl.Tensor, size: fl.Size, padding_idx: int) -> fl.Tensor:
     """The gradient of a table of which few rows are used, as a sparse tensor of these rows."""
     from flambeau.sparse.construction import sparse_coo_tensor
 
@@ -49,13 +47,13 @@ def embedding_bag_vjp(
     weight: fl.Tensor,
     indices: fl.Tensor,
     scale_grad_by_freq: bool,
-    mode: str,
+    mode: int,
     sparse: bool,
-    per_sample_weights: Any,
+    per_sample_weights: fl.Tensor | None,
     padding_idx: int,
     out1: fl.Tensor,
     out2: fl.Tensor,
-    out3: Any,
+    out3: fl.Tensor,
     needs: list[bool],
 ) -> tuple[fl.Tensor | None, ...]:
     zeros = None if sparse else fl.zeros(weight.shape, dtype=g0.dtype, device=g0.device)
@@ -116,7 +114,7 @@ def embedding_bag(
     indices: fl.Tensor,
     offsets: fl.Tensor,
     scale_grad_by_freq: bool = False,
-    mode: int = 0,
+    mode: str = 0,
     sparse: bool = False,
     per_sample_weights: fl.Tensor | None = None,
     include_last_offset: bool = False,

@@ -17,12 +17,14 @@ native("_fft_c2r(Tensor self, int[] dim, float scale, bool forward, int last_siz
 
 
 @vjp("_fft_c2c")
-def c2c_vjp(g: fl.Tensor, dim: int, scale: Any, forward: int) -> fl.Tensor:
+def c2c_vjp(g: fl.Tensor, dim: list[int], scale: float, forward: bool) -> fl.Tensor:
     return fl._ops._fft_c2c(g, dim, scale, not forward)
 
 
 @vjp("_fft_r2c")
-def r2c_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int, scale: Any, forward: int, onesided: bool) -> fl.Tensor:
+def r2c_vjp(
+    g: fl.Tensor, self_sizes: fl.Size, dim: list[int], scale: float, forward: bool, onesided: bool
+) -> fl.Tensor:
     if onesided:  # the half that was left out has no gradient
         last = dim[-1] % len(self_sizes)
         missing = self_sizes[last] - g.shape[last]
@@ -31,7 +33,9 @@ def r2c_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int, scale: Any, forward: in
 
 
 @vjp("_fft_c2r")
-def c2r_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int, scale: Any, forward: int, last_size: int) -> fl.Tensor:
+def c2r_vjp(
+    g: fl.Tensor, self_sizes: fl.Size, dim: list[int], scale: float, forward: bool, last_size: int
+) -> fl.Tensor:
     half_spectrum = fl._ops._fft_r2c(g, dim, scale, not forward, True)
     # Each frequency but the first (and the middle one of an even length) stands for two.
     last = dim[-1] % len(self_sizes)

@@ -47,8 +47,8 @@ def grid_sampler_vjp(
     g: fl.Tensor,
     input: fl.Tensor,
     grid: fl.Tensor,
-    interpolation_mode: str,
-    padding_mode: str,
+    interpolation_mode: int,
+    padding_mode: int,
     align_corners: bool,
     needs: list[bool],
 ) -> tuple[fl.Tensor | None, ...]:
@@ -205,7 +205,7 @@ def affine_grid_generator(theta: fl.Tensor, size: list[int], align_corners: bool
     ndim = len(spatial)
     if ndim not in (2, 3):
         raise RuntimeError(f"[affine_grid] expected a size of 4 or 5 values, got {tuple(size)}")
-    options = {"dtype": theta.dtype, "device": theta.device}
+    options: dict[str, Any] = {"dtype": theta.dtype, "device": theta.device}
     columns = []
     for axis in reversed(range(ndim)):
         n = spatial[axis]

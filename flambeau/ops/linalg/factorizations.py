@@ -77,7 +77,7 @@ def qr_vjp(
     return fl.cat([_square_qr(grad_Q, grad_U, Q, U), grad_Y], -1)
 
 
-def _square_qr(grad_Q: fl.Tensor, grad_R: fl.Tensor, Q: fl.Tensor, R: fl.Tensor) -> fl.Tensor:
+def _square_qr(grad_Q: fl.Tensor | None, grad_R: fl.Tensor | None, Q: fl.Tensor, R: fl.Tensor) -> fl.Tensor:
     inner = None
     if grad_R is not None:
         inner = grad_R @ R.mH

@@ -71,7 +71,7 @@ def det_vjp(g0: fl.Tensor, A: fl.Tensor, result: fl.Tensor) -> fl.Tensor:
 
 
 @vjp("_linalg_slogdet")
-def slogdet_vjp(g0: fl.Tensor | None, g1: fl.Tensor | None, A: fl.Tensor, sign: fl.Tensor) -> fl.Tensor:
+def slogdet_vjp(g0: fl.Tensor | None, g1: fl.Tensor | None, A: fl.Tensor, sign: fl.Tensor) -> fl.Tensor | None:
     factor = g1
     if A.is_complex() and g0 is not None:
         turn = fl.complex(fl.zeros_like(sign.real), -(g0.conj() * sign).imag)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau.ops.record import load
 from flambeau.ops.samples import Call, Make, call, samples
 
 
-def _foreach(record: Any) -> Iterator[Call]:
+def _foreach(record: Any) -> Callable[[Make], Iterator[Call]]:
     """A list of two tensors for each list, two numbers for each list of numbers, and no dimensions for one tensor."""
 
     def one(make: Make, argument: Any) -> Any:

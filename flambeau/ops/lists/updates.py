@@ -8,6 +8,8 @@ Where `increment` is a parameter, it is what a step counts for: 1, or 0 when the
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from flambeau.ops import expr
 from flambeau.ops.expr import Expr, where
 from flambeau.ops.record import update
@@ -170,7 +172,7 @@ def _adadelta(param, grad, square_avg, acc_delta, step, lr, rho, eps, weight_dec
     return {"param": param - lr * delta, "square_avg": square_avg, "acc_delta": acc_delta, "step": step + 1}
 
 
-def _rmsprop(centered: bool, momentum: bool):
+def _rmsprop(centered: bool, momentum: bool) -> Callable[..., dict[str, Expr]]:
     """Its arithmetic with or without the mean of the gradient and with or without momentum."""
 
     def step_of(param, grad, square_avg, *rest):

@@ -371,7 +371,7 @@ native("_cross_entropy_backward(Tensor grad, Tensor self, Tensor target, Tensor?
 
 def _row_gradients(
     g: fl.Tensor, target: fl.Tensor, weight: fl.Tensor | None, reduction: int, ignore_index: int, total: fl.Tensor
-) -> tuple[fl.Tensor | None, ...]:
+) -> tuple[fl.Tensor, fl.Tensor]:
     """For each row what its loss contributes, in the shape of the targets; and the targets with ignored ones at zero."""
     counted = target != ignore_index
     safe = target.masked_fill(counted.logical_not(), 0).to(fl.int64)

@@ -185,8 +185,9 @@ def cdist_vjp(
     g: fl.Tensor, x1: fl.Tensor, x2: fl.Tensor, p: float, through_matmul: bool, out: fl.Tensor, needs: list[bool]
 ) -> tuple[fl.Tensor | None, ...]:
     g = g.masked_fill(out.detach() == 0, 0)  # no gradient where points coincide, not even an infinite one
+    distances: fl.Tensor | None = out
     if fl.is_grad_enabled():
-        out = None  # its own history would come back here without end; distances are taken from the points again
+        distances = None  # its own history would come back here without end; they are taken from the points again
     elif through_matmul:
         weight = (g / out).masked_fill(out == 0, 0)
         return (
@@ -194,7 +195,7 @@ def cdist_vjp(
             (weight.sum(-2).unsqueeze(-1) * x2 - weight.mT @ x1).sum_to_size(x2.shape) if needs[1] else None,
         )
     difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
-    derivative = _norm_derivative(difference, p, None if out is None else out.unsqueeze(-1))
+    derivative = _norm_derivative(difference, p, None if distances is None else distances.unsqueeze(-1))
     full = g.unsqueeze(-1) * derivative
     return (
         full.sum(-2).sum_to_size(x1.shape) if needs[0] else None,

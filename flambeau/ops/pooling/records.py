@@ -244,7 +244,7 @@ _MAX = (
 )
 
 
-def _max_pool(plain, with_indices, return_indices, input, *window):  # type: ignore[no-untyped-def]
+def _max_pool(plain: Any, with_indices: Any, return_indices: bool, input: fl.Tensor, *window: Any) -> Any:
     """The indices of the maxima are saved where backward needs them, which is cheaper than to search again."""
     if return_indices:
         return with_indices(input, *window)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from flambeau.ops.samples import Call, Make, call, samples
 
 
-def _pools(n: Any) -> Iterator[Call]:
+def _pools(n: int) -> None:
     space = [5, 4, 3][:n]
 
     def maximum(make: Make) -> Iterator[Call]:

@@ -14,8 +14,11 @@ native("stack(Tensor[] tensors, int dim=0) -> Tensor", out=True)
 
 
 @vjp("cat")
-def cat_vjp(g: fl.Tensor, tensors_sizes: list[fl.Size], dim: int, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
-    grads, at = [], 0
+def cat_vjp(
+    g: fl.Tensor, tensors_sizes: list[fl.Size], dim: int, needs: list[list[bool]]
+) -> tuple[list[fl.Tensor | None]]:
+    grads: list[fl.Tensor | None] = []
+    at = 0
     for sizes, needed in zip(tensors_sizes, needs[0]):
         if len(sizes) == 1 and sizes[0] == 0 and g.dim() != 1:  # an empty vector joins anything
             grads.append(fl.zeros(sizes, dtype=g.dtype, device=g.device) if needed else None)
@@ -27,7 +30,9 @@ def cat_vjp(g: fl.Tensor, tensors_sizes: list[fl.Size], dim: int, needs: list[bo
 
 
 @vjp("stack")
-def stack_vjp(g: fl.Tensor, tensors_sizes: list[fl.Size], dim: int, needs: list[bool]) -> tuple[fl.Tensor | None, ...]:
+def stack_vjp(
+    g: fl.Tensor, tensors_sizes: list[fl.Size], dim: int, needs: list[list[bool]]
+) -> tuple[list[fl.Tensor | None]]:
     return ([g.select(dim, i) if needed else None for i, needed in enumerate(needs[0])],)
 
 

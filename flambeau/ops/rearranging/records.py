@@ -142,7 +142,7 @@ def triu_vjp(g: fl.Tensor, diagonal: int) -> fl.Tensor:
 
 
 @vjp("diag_embed")
-def diag_embed_vjp(g: fl.Tensor, offset: fl.Tensor, dim1: int, dim2: int) -> fl.Tensor:
+def diag_embed_vjp(g: fl.Tensor, offset: int, dim1: int, dim2: int) -> fl.Tensor:
     return g.diagonal(offset, dim1, dim2)
 
 

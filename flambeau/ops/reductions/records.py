@@ -253,7 +253,7 @@ def mean_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int | list[int] | None, kee
 
 
 @vjp("prod")
-def prod_vjp(g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, keepdim: bool) -> fl.Tensor:
+def prod_vjp(g: fl.Tensor, self: fl.Tensor, dim: int | None, keepdim: bool) -> fl.Tensor:
     g = _restored(g, self.shape, dim, keepdim)
     self = self.to(g.dtype)  # that the product was taken in
     if self.numel() == 0:
@@ -291,9 +291,7 @@ def _shared(g: fl.Tensor, x: fl.Tensor, extreme: fl.Tensor, dim: int | list[int]
 
 
 @vjp("max.dim", "min.dim")
-def indexed_extreme_vjp(
-    g0: fl.Tensor, self_sizes: fl.Size, dim: int | list[int] | None, keepdim: bool, indices: fl.Tensor
-) -> fl.Tensor:
+def indexed_extreme_vjp(g0: fl.Tensor, self_sizes: fl.Size, dim: int, keepdim: bool, indices: fl.Tensor) -> fl.Tensor:
     return _put_back(g0, self_sizes, dim, keepdim, indices)
 
 
@@ -307,7 +305,7 @@ def _put_back(g: fl.Tensor, sizes: fl.Size, dim: int, keepdim: bool, indices: fl
 
 
 def _variance_gradient(
-    g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, correction: float | None, keepdim: bool
+    g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, correction: float, keepdim: bool
 ) -> fl.Tensor:
     count = _count(self.shape, dim)
     g = _restored(g, self.shape, dim, keepdim)
@@ -322,7 +320,7 @@ def _correction(value: float | None) -> float:
 
 
 def _deviation_gradient(
-    g: fl.Tensor, self: fl.Tensor, out: fl.Tensor, dim: int | list[int] | None, correction: float | None, keepdim: bool
+    g: fl.Tensor, self: fl.Tensor, out: fl.Tensor, dim: int | list[int] | None, correction: float, keepdim: bool
 ) -> fl.Tensor:
     safe = out.masked_fill(out == 0, 1)
     return _variance_gradient((g / (2 * safe)).masked_fill(out == 0, 0), self, dim, correction, keepdim)
@@ -340,7 +338,7 @@ def var_dim_vjp(g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, unbi
 
 @vjp("var.correction")
 def var_correction_vjp(
-    g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, correction: float | None, keepdim: bool
+    g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, correction: float, keepdim: bool
 ) -> fl.Tensor:
     return _variance_gradient(g, self, dim, _correction(correction), keepdim)
 
@@ -359,12 +357,14 @@ def std_dim_vjp(
 
 @vjp("std.correction")
 def std_correction_vjp(
-    g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, correction: float | None, keepdim: bool, out: fl.Tensor
+    g: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, correction: float, keepdim: bool, out: fl.Tensor
 ) -> fl.Tensor:
     return _deviation_gradient(g, self, out, dim, _correction(correction), keepdim)
 
 
-def _with_mean(spread: Any, g1: fl.Tensor, self: fl.Tensor, dim: int | list[int] | None, keepdim: bool) -> fl.Tensor:
+def _with_mean(
+    spread: Any, g1: fl.Tensor | None, self: fl.Tensor, dim: int | list[int] | None, keepdim: bool
+) -> fl.Tensor:
     """Adds what the mean contributes to the gradient of the spread (either may be missing)."""
     if g1 is None:
         return spread
@@ -398,7 +398,7 @@ def var_mean_correction_vjp(
     g1: fl.Tensor | None,
     self: fl.Tensor,
     dim: int | list[int] | None,
-    correction: float | None,
+    correction: float,
     keepdim: bool,
 ) -> fl.Tensor:
     spread = None if g0 is None else _variance_gradient(g0, self, dim, _correction(correction), keepdim)
@@ -433,7 +433,7 @@ def std_mean_correction_vjp(
     g1: fl.Tensor | None,
     self: fl.Tensor,
     dim: int | list[int] | None,
-    correction: float | None,
+    correction: float,
     keepdim: bool,
     out0: fl.Tensor,
 ) -> fl.Tensor:

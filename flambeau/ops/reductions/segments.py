@@ -45,6 +45,7 @@ def segment_reduce(
     if indices is not None:
         raise RuntimeError("[segment_reduce] expected lengths or offsets, got indices, which have no meaning yet")
     lengths_or_offsets = lengths if lengths is not None else offsets
+    assert lengths_or_offsets is not None
     if lengths_or_offsets.dim() != axis + 1:
         raise RuntimeError(
             f"[segment_reduce] expected axis to be the last of {lengths_or_offsets.dim()} dimensions, got {axis}"

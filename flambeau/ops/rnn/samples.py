@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from flambeau.ops.samples import Call, Constant, Make, call, samples
@@ -10,12 +10,12 @@ from flambeau.ops.samples import Call, Constant, Make, call, samples
 GATES = {"rnn_tanh": 1, "rnn_relu": 1, "lstm": 4, "gru": 3}
 
 
-def _weights(make: Make, gates: Any, inputs: Any = 2, hidden: Any = 3) -> Any:
+def _weights(make: Make, gates: int, inputs: int = 2, hidden: int = 3) -> tuple[Any, ...]:
     """Of input and hidden state, with their biases."""
     return make(gates * hidden, inputs), make(gates * hidden, hidden), make(gates * hidden), make(gates * hidden)
 
 
-def _cell(name: Any, gates: Any) -> Iterator[Call]:
+def _cell(name: str, gates: int) -> Callable[[Make], Iterator[Call]]:
     def generate(make: Make) -> Iterator[Call]:
         state = [make(2, 3), make(2, 3)] if name == "lstm" else make(2, 3)
         yield call(make(2, 2), state, *_weights(make, gates))
@@ -23,7 +23,7 @@ def _cell(name: Any, gates: Any) -> Iterator[Call]:
     return generate
 
 
-def _network(name: Any, gates: Any) -> Iterator[Call]:
+def _network(name: str, gates: int) -> Callable[[Make], Iterator[Call]]:
     def generate(make: Make) -> Iterator[Call]:
         state = [make(1, 2, 3), make(1, 2, 3)] if name == "lstm" else make(1, 2, 3)
         yield call(make(3, 2, 2), state, list(_weights(make, gates)), True, 1, 0.0, False, False, False)
@@ -31,7 +31,7 @@ def _network(name: Any, gates: Any) -> Iterator[Call]:
     return generate
 
 
-def _packed(name: Any, gates: Any) -> Iterator[Call]:
+def _packed(name: str, gates: int) -> Callable[[Make], Iterator[Call]]:
     def generate(make: Make) -> Iterator[Call]:
         state = [make(1, 2, 3), make(1, 2, 3)] if name == "lstm" else make(1, 2, 3)
         sizes = make.index([2, 1])

@@ -5,6 +5,7 @@ Those that may have to copy, or are one of the others in disguise, are native de
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
@@ -69,7 +70,12 @@ def reshape_vjp(g: fl.Tensor, self_sizes: fl.Size) -> fl.Tensor:
 
 
 def _scatter_window(
-    g: fl.Tensor, sizes: fl.Size, strides: Any, window_sizes: fl.Size, window_strides: Any, offset: fl.Tensor
+    g: fl.Tensor,
+    sizes: fl.Size,
+    strides: Sequence[int],
+    window_sizes: Sequence[int],
+    window_strides: Sequence[int],
+    offset: int,
 ) -> fl.Tensor:
     """A tensor of the given geometry whose elements are the sums of those of g that a window has there."""
     if not fl._C._has_torch_function_unary(g):
@@ -86,19 +92,19 @@ def _scatter_window(
 
 @vjp("as_strided", "as_strided_")
 def as_strided_vjp(
-    g: fl.Tensor, self_window: Any, size: list[int], stride: list[int], storage_offset: Any
+    g: fl.Tensor, self_window: fl.Tensor, size: list[int], stride: list[int], storage_offset: int | None
 ) -> fl.Tensor:
     offset = 0 if storage_offset is None else storage_offset - self_window.storage_offset()
     return _scatter_window(g, self_window.shape, self_window.stride(), size, stride, offset)
 
 
 @vjp("select")
-def select_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int, index: fl.Tensor) -> fl.Tensor:
+def select_vjp(g: fl.Tensor, self_sizes: fl.Size, dim: int, index: int) -> fl.Tensor:
     return fl._ops._select_backward(g, self_sizes, dim, index)
 
 
 @vjp("_select_backward")
-def select_backward_vjp(g: fl.Tensor, dim: int, index: fl.Tensor) -> fl.Tensor:
+def select_backward_vjp(g: fl.Tensor, dim: int, index: int) -> fl.Tensor:
     return g.select(dim, index)
 
 
@@ -147,7 +153,8 @@ def alias_vjp(g: fl.Tensor) -> fl.Tensor:
 
 @vjp("unfold")
 def unfold_vjp(g: fl.Tensor, self_sizes: fl.Size, dimension: int, step: int) -> fl.Tensor:
-    strides, stride = [], 1
+    strides: list[int] = []
+    stride = 1
     for n in reversed(self_sizes):
         strides.insert(0, stride)
         stride *= n
@@ -160,12 +167,12 @@ def unfold_vjp(g: fl.Tensor, self_sizes: fl.Size, dimension: int, step: int) -> 
 
 
 @vjp("diagonal")
-def diagonal_vjp(g: fl.Tensor, self_sizes: fl.Size, offset: fl.Tensor, dim1: int, dim2: int) -> fl.Tensor:
+def diagonal_vjp(g: fl.Tensor, self_sizes: fl.Size, offset: int, dim1: int, dim2: int) -> fl.Tensor:
     return fl._ops._diagonal_backward(g, self_sizes, offset, dim1, dim2)
 
 
 @vjp("_diagonal_backward")
-def diagonal_backward_vjp(g: fl.Tensor, offset: fl.Tensor, dim1: int, dim2: int) -> fl.Tensor:
+def diagonal_backward_vjp(g: fl.Tensor, offset: int, dim1: int, dim2: int) -> fl.Tensor:
     return g.diagonal(offset, dim1, dim2)
 
 

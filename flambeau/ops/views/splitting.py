@@ -5,6 +5,7 @@ Pieces are views, made in csrc/ops/splitting.cpp.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
@@ -34,22 +35,25 @@ native("narrow(Tensor self, int dim, int start, int length) -> Tensor")
 
 
 def _joined(
-    g: fl.Tensor, sizes: fl.Size, lengths: list[int], dim: int, dtype: fl.dtype, device: fl.device
+    g: list[fl.Tensor | None], sizes: fl.Size, lengths: Sequence[int], dim: int, dtype: fl.dtype, device: fl.device
 ) -> fl.Tensor:
     """The gradients of pieces along a dimension, with zeros for those that have none."""
     whole = list(sizes)
     parts = []
     for part, length in zip(g, lengths):
-        if part is None:
-            whole[dim] = length
-            part = fl.zeros(whole, dtype=dtype, device=device)
-        parts.append(part)
+        whole[dim] = length
+        parts.append(fl.zeros(whole, dtype=dtype, device=device) if part is None else part)
     return fl.cat(parts, dim)
 
 
 @vjp("split.Tensor")
 def split_vjp(
-    g: fl.Tensor, self_sizes: fl.Size, self_dtype: fl.dtype, self_device: fl.device, split_size: Any, dim: int
+    g: list[fl.Tensor | None],
+    self_sizes: fl.Size,
+    self_dtype: fl.dtype,
+    self_device: fl.device,
+    split_size: int,
+    dim: int,
 ) -> fl.Tensor:
     n = self_sizes[dim]
     lengths = [min(split_size, n - i * split_size) for i in range(len(g))]
@@ -58,20 +62,32 @@ def split_vjp(
 
 @vjp("split.sizes")
 def split_sizes_vjp(
-    g: fl.Tensor, self_sizes: fl.Size, self_dtype: fl.dtype, self_device: fl.device, split_size: Any, dim: int
+    g: list[fl.Tensor | None],
+    self_sizes: fl.Size,
+    self_dtype: fl.dtype,
+    self_device: fl.device,
+    split_size: list[int],
+    dim: int,
 ) -> fl.Tensor:
     return _joined(g, self_sizes, split_size, dim, self_dtype, self_device)
 
 
 @vjp("split_with_sizes")
 def split_with_sizes_vjp(
-    g: fl.Tensor, self_sizes: fl.Size, self_dtype: fl.dtype, self_device: fl.device, split_sizes: fl.Size, dim: int
+    g: list[fl.Tensor | None],
+    self_sizes: fl.Size,
+    self_dtype: fl.dtype,
+    self_device: fl.device,
+    split_sizes: fl.Size,
+    dim: int,
 ) -> fl.Tensor:
     return _joined(g, self_sizes, split_sizes, dim, self_dtype, self_device)
 
 
 @vjp("unbind.int")
-def unbind_vjp(g: fl.Tensor, self_sizes: fl.Size, self_dtype: fl.dtype, self_device: fl.device, dim: int) -> fl.Tensor:
+def unbind_vjp(
+    g: list[fl.Tensor | None], self_sizes: fl.Size, self_dtype: fl.dtype, self_device: fl.device, dim: int
+) -> fl.Tensor:
     if not g:
         return fl.zeros(self_sizes, dtype=self_dtype, device=self_device)
     dim = dim % len(self_sizes)
