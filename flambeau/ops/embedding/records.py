@@ -114,7 +114,7 @@ def embedding_bag(
     indices: fl.Tensor,
     offsets: fl.Tensor,
     scale_grad_by_freq: bool = False,
-    mode: str = 0,
+    mode: int = 0,
     sparse: bool = False,
     per_sample_weights: fl.Tensor | None = None,
     include_last_offset: bool = False,
