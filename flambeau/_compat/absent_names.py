@@ -13,7 +13,7 @@ _ONNX = "translations to ONNX stand beside the operators here"
 _EXPORT = "this part of export is not written"
 _CAPTURE = "this part of the capture of programs is not written"
 _COMPILER = "this part of the compiler is not written"
-_UNBACKED = "sizes that depend on data are not carried through graphs"
+_UNBACKED = "it is a part of PyTorch's own symbols for sizes that depend on data"
 _ROCM = "ROCm is not supported"
 _GPU = "this part of CUDA is not written"
 
@@ -37,7 +37,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "_dynamo.callback": (_CAPTURE, "callback_handler on_compile_end on_compile_start"),
     "_dynamo.config": (
         _CAPTURE,
-        "accumulated_cache_size_limit=256 automatic_dynamic_shapes=True capture_dynamic_output_shape_ops=False "
+        "accumulated_cache_size_limit=256 automatic_dynamic_shapes=True "
         "inline_inbuilt_nn_modules=True optimize_ddp=True "
         "skip_fwd_side_effects_in_bwd_under_checkpoint=False",
     ),

@@ -39,7 +39,7 @@ TENSOR_VALUE = _record(
     2,
     "a tensor's value is needed in Python",
     "item(), tolist(), int(), float() and the like read a number out of the graph.",
-    "Keep the number a tensor, or move the reading to the end.",
+    "Keep the number a tensor, move the reading to the end, or keep it in the graph with fullgraph=True.",
 )
 UNKNOWN_CALL = _record(
     3,

@@ -240,7 +240,7 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
     if name == "is_inference":
         return args[0].inference if args[0].real is None else args[0].real.is_inference()
     if scalars.can_read(args[0], name):
-        return scalars.read(tracer, args[0])
+        return scalars.read(tracer, args[0], name)
     if name == "numpy":
         return native(arrays.from_tensor, tracer, *args, **kwargs)
     if name in attributes._VALUE_METHODS:
@@ -287,8 +287,8 @@ def call_operator(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
         if function is not fl.as_tensor:
             raise Unsupported(breaks.UNKNOWN_CALL, function.__name__)
     if function.__name__.startswith("_update_"):  # a learning rate may be a tensor
-        args = tuple(scalars.read(tracer, a) if type(a) is TracedTensor else a for a in args)
-        kwargs = {k: scalars.read(tracer, v) if type(v) is TracedTensor else v for k, v in kwargs.items()}
+        args = tuple(scalars.read_float(tracer, a) if type(a) is TracedTensor else a for a in args)
+        kwargs = {k: scalars.read_float(tracer, v) if type(v) is TracedTensor else v for k, v in kwargs.items()}
     if function in (fl.tensor, fl.as_tensor) and _holds_tensor(args):
         raise Unsupported(breaks.TENSOR_VALUE, function.__name__)
     return tracer.builder.call_function(function, args, kwargs)

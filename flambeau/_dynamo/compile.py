@@ -252,6 +252,7 @@ class Unit:
         for _ in range(8):
             grad = _C.is_grad_enabled()
             tracer = Tracer(breaks_at, self.settings.dynamic, frozenset(self.moving))
+            tracer.builder.sizes.keep_data_in_graph(self.settings.fullgraph and self.settings.report is None)
             try:
                 frame = self._root(tracer, arguments)
             except Unsupported as stop:

@@ -25,8 +25,10 @@ max_container_size = 4096
 max_depth = 120
 # Interpreted instructions in one capture.
 max_steps = 2_000_000
-# Keep item() and float() of a tensor of floats in the graph, as a number whose value nothing may depend on in Python.
+# Keep numbers that are read from tensors in the graph (item, tolist), and operators whose results have sizes that depend on
+# data (nonzero, unique, masks); nothing may depend on such numbers in Python. With fullgraph=True both are kept.
 capture_scalar_outputs = False
+capture_dynamic_output_shape_ops = False
 # Raise errors inside the capture instead of running in plain Python.
 suppress_errors = True
 # False: compile() is the identity.

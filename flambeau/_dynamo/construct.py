@@ -242,8 +242,8 @@ def _number(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         return args[0]
     if cls is float and len(args) == 1 and type(args[0]) is TracedNumber and type(args[0].hint) is float:
         return args[0]
-    if cls is float and len(args) == 1 and type(args[0]) is TracedTensor:
-        return tracer.call(tracer.load_attribute(args[0], "__float__"), (), {})
+    if cls in (int, float) and len(args) == 1 and type(args[0]) is TracedTensor:
+        return tracer.call(tracer.load_attribute(args[0], f"__{cls.__name__}__"), (), {})
     return native(cls, *(plain(a) for a in args), **kwargs)
 
 

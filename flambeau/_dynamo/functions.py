@@ -43,7 +43,7 @@ from flambeau._dynamo.operations import (
     truth,
     unary,
 )
-from flambeau._dynamo.sizes import SymbolicSize, SymInt, plain
+from flambeau._dynamo.sizes import SymbolicSize, SymBool, SymInt, plain
 from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import NULL, TracedTensor
 from flambeau._dynamo.values import (
@@ -593,12 +593,26 @@ def _deepcopy(tracer: Tracer, tensor: Any, memo: Any) -> Any:
     return copied
 
 
+def _check_with(tracer: Tracer, error: Any, cond: Any, message: Any = None) -> None:
+    """torch._check and its relatives: what is said of numbers that depend on data is checked by the graph."""
+    if real_type(cond) is not bool:
+        raise UserError(TypeError(f"[check] expected a bool, got {real_type(cond).__name__}: cond must be a bool"))
+    if type(cond) is SymBool and cond.hint is None:
+        holds = cond.env.assume(cond)
+    else:
+        holds = truth(tracer, cond)
+    if not holds:
+        text = "Expected cond to be True, but got False."
+        raise UserError(error(text if message is None else to_text(tracer, tracer.call(message, (), {}), str)))
+
+
 def _identity(tracer: Tracer, value: Any) -> Any:
     return Identity(id(value))
 
 
 def _build_special() -> dict[int, Callable[..., Any]]:
     from flambeau import _dynamo, autograd, compiler, overrides
+    from flambeau._tensor import checks
     from flambeau.amp import rules
     from flambeau.autograd.profiler import record_function
 
@@ -662,7 +676,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
           for name in "debug info warning error critical".split()),
         (builtins.__build_class__, classes.build_class), (dataclasses.dataclass, classes.make_dataclass),
         (collections.namedtuple, classes.make_namedtuple), (_C.Tensor.__deepcopy__, _deepcopy),
-        (fl.is_tensor, lambda tracer, value: type(value) is TracedTensor),
+        (fl.is_tensor, lambda tracer, value: type(value) is TracedTensor), (checks._check_with, _check_with),
     ]  # fmt: skip
     for function, handler in pairs:
         put(function, handler)

@@ -291,6 +291,8 @@ class GraphBuilder:
         node.meta["example_value"] = fake
         traced = TracedTensor(self.tracer, node, fake, None, _C.Tensor)
         self.traced_by_fake[id(fake)] = traced
+        if self.sizes.env.stand_ins:
+            self.sizes.bind_unbacked(traced)
         return traced
 
     def add_node(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

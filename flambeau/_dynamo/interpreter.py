@@ -17,6 +17,7 @@ from flambeau._dynamo.bytecode import Decoded, Handler, Instruction, decode, fin
 from flambeau._dynamo.kinds import MISSING
 from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import NULL, Lazy
+from flambeau.ops.symbolic.shape_env import DataDependentOutput
 
 _RETURN = object()
 _YIELD = object()
@@ -189,6 +190,10 @@ class Frame:
                 except UserError as error:
                     self._unwind(error.exception)
                     continue
+                except DataDependentOutput as error:
+                    stop = Unsupported(breaks.TENSOR_VALUE, str(error))
+                    stop.where = (self.code.co_filename, instruction.line, self.code.co_name)
+                    raise stop from None
                 except (Unsupported, SkipFrame, _BreakHere) as stop:
                     if isinstance(stop, Unsupported) and stop.where is None:
                         stop.where = (self.code.co_filename, instruction.line, self.code.co_name)

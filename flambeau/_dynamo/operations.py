@@ -15,7 +15,7 @@ from flambeau._dynamo import arrays, breaks, mappings
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import CONSTANTS, has_default_equality, lookup_type
-from flambeau._dynamo.sizes import SYMBOLIC, SymbolicSize, SymInt, plain
+from flambeau._dynamo.sizes import SYMBOLIC, SymbolicSize, SymBool, SymInt, plain
 from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import NULL, TracedNumber, TracedTensor
 from flambeau._dynamo.values import (
@@ -222,7 +222,9 @@ def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
                 return _compare_containers(tracer, symbol, left, right)
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of {left_type.__name__} and {right_type.__name__}")
         if left_type in SYMBOLIC or right_type in SYMBOLIC:
-            return bool(native(_COMPARISONS[symbol], left, right))
+            answer = native(_COMPARISONS[symbol], left, right)
+            depends_on_data = type(answer) is SymBool and answer.hint is None
+            return answer if depends_on_data else native(bool, answer)
         return native(_COMPARISONS[symbol], left, right)
     attempts = [(left, name, right), (right, _REFLECTED[name], left)]
     if left_type is not right_type and issubclass(right_type, left_type):

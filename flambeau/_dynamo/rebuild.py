@@ -23,7 +23,7 @@ from flambeau._dynamo.arrays import ArrayMethod, TracedArray
 from flambeau._dynamo.breaks import SkipFrame, Unsupported
 from flambeau._dynamo.effects import Shadow
 from flambeau._dynamo.kinds import LITERALS, TENSOR_CONSTANTS, Size, is_namedtuple, is_result_tuple, lookup_type
-from flambeau._dynamo.sizes import SymbolicSize, SymInt
+from flambeau._dynamo.sizes import SymbolicSize, SymBool, SymInt
 from flambeau._dynamo.source import Names, Source
 from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import (
@@ -58,6 +58,7 @@ class Rebuilder:
         self.keep: list[Any] = []
         self.count = 0
         self.line_number = 0
+        self.data_numbers: dict[Any, TracedNumber] = {}  # by expression
         self.spent: list[tuple[int, str]] = []  # results whose history was used up, and its name
         self.names.bind("lookup_type", lookup_type)
         for draw in tracer.effects.draws:  # all of them, in the program's order
@@ -107,7 +108,10 @@ class Rebuilder:
         if cls is Lazy:
             return self.source(value.source)
         if cls is SymInt:
-            return self.tracer.builder.sizes.text(value, self._size)
+            sizes = self.tracer.builder.sizes
+            return self._data_number(value) if sizes.env.is_unbacked(value) else sizes.text(value, self._size)
+        if cls is SymBool and value.hint is None:
+            return self._data_condition(value)
         if cls is TracedNumber:
             return self.number(value)
         if cls is TracedTensor:
@@ -149,6 +153,25 @@ class Rebuilder:
             name = self.size_memo[source, dim] = self.fresh_name()
             self.fetch.append(f"{name} = {base}.shape[{dim}]")
         return name
+
+    def _data_number(self, value: SymInt) -> str:
+        """A number that depends on data: the graph returns it."""
+        sizes = self.tracer.builder.sizes
+        expr = sizes.env.simplify(value.expr)
+        known = self.data_numbers.get(expr)
+        if known is None:
+            node = sizes.node(value)
+            known = TracedNumber(self.tracer, node, 1, None, {}, unknown=breaks.TENSOR_VALUE)
+            self.data_numbers[expr] = known
+        return self.tensor(known)
+
+    def _data_condition(self, value: SymBool) -> str:
+        known = self.data_numbers.get(value.condition)
+        if known is None:
+            node = self.tracer.builder.sizes.condition(value.condition)
+            known = TracedNumber(self.tracer, node, True, None, {}, unknown=breaks.TENSOR_VALUE)
+            self.data_numbers[value.condition] = known
+        return self.tensor(known)
 
     def number(self, value: TracedNumber) -> str:
         if value.source is not None:

@@ -1,13 +1,15 @@
-"""Numbers that are read out of tensors and stay in the graph (`config.capture_scalar_outputs`).
+"""Numbers that are read out of tensors and stay in the graph (`config.capture_scalar_outputs`, `fullgraph=True`).
 
-Python may calculate with them, store and return them. Where the program's course depends on their value, the graph breaks.
+Integers are symbols without a value, so that they may be sizes; floats are `TracedNumber`s. Python may calculate with them,
+store and return them. Where the program's course depends on their value, the graph breaks.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flambeau._dynamo import breaks, config
+import flambeau as fl
+from flambeau._dynamo import breaks
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
 
 if TYPE_CHECKING:
@@ -15,19 +17,39 @@ if TYPE_CHECKING:
 
 
 def can_read(tensor: TracedTensor, name: str) -> bool:
-    """Whether item() or float() of a tensor is to stay in the graph."""
-    wanted = config.capture_scalar_outputs and name in ("item", "__float__")
-    return wanted and tensor.fake.dtype.is_floating_point and bool(tensor.fake.numel() == 1)
+    """Whether item(), int(), float() or tolist() of a tensor is to stay in the graph."""
+    dtype = tensor.fake.dtype
+    if not tensor.fake.fake_mode.allows_scalars or dtype.is_complex or dtype == fl.bool:
+        return False
+    if name == "tolist":
+        return bool(tensor.fake.numel() <= _MOST)
+    if name not in ("item", "__float__", "__int__", "__index__") or not bool(tensor.fake.numel() == 1):
+        return False
+    return name == "item" or (name == "__float__") == dtype.is_floating_point
 
 
-def read(tracer: Tracer, tensor: TracedTensor) -> TracedNumber:
+_MOST = 1024  # numbers that tolist() may become
+
+
+def read(tracer: Tracer, tensor: TracedTensor, name: str = "item") -> Any:
+    """What a method of that name reads from a tensor."""
+    if name == "tolist" and tensor.fake.ndim:
+        return [read(tracer, row, name) for row in tensor]
+    if tensor.fake.ndim:
+        tensor = tracer.builder.call_method("reshape", (tensor, ()), {})
+    return read_float(tracer, tensor) if tensor.fake.dtype.is_floating_point else tracer.builder.sizes.read(tensor)
+
+
+def read_float(tracer: Tracer, tensor: TracedTensor) -> TracedNumber:
     node = tracer.builder.add_node("call_function", read_number, (tensor,), {})
     node.meta["example_value"] = 1.0
+    node.meta["reads_data"] = True
     return TracedNumber(tracer, node, 1.0, None, {}, unknown=breaks.TENSOR_VALUE)
 
 
-def read_number(tensor: Any) -> float:
-    return float(tensor)
+def read_number(tensor: Any) -> Any:
+    number = tensor.item()
+    return number if isinstance(number, fl.SymFloat) else float(number)
 
 
 read_number.__dict__["_rehearse"] = lambda tensor: 1.0

@@ -6,12 +6,15 @@ branch, an index) is recorded by the ShapeEnv and handed to the native guards as
 
 from __future__ import annotations
 
+import functools
 import operator
 from typing import TYPE_CHECKING, Any
 
 from flambeau import _C
+from flambeau._dynamo import config
 from flambeau._dynamo.source import Source
 from flambeau._subclasses.fake_attributes import SymbolicSize
+from flambeau._subclasses.fake_data import new_number
 from flambeau._subclasses.fake_tensor import FakeTensorMode
 from flambeau.ops.symbolic.condition import Condition
 from flambeau.ops.symbolic.expr import Atom, Expr, single_symbol
@@ -33,7 +36,9 @@ class Sizes:
         self.tracer = tracer
         self.env = ShapeEnv()
         self.env.where = self._where
+        self.env.listener = self._check
         self.mode = FakeTensorMode(shape_env=self.env, keeps_history=False)
+        self.keep_data_in_graph(False)
         self.slots: dict[Atom, int] = {}
         self.places: dict[
             Atom, tuple[Source, int]
@@ -56,9 +61,15 @@ class Sizes:
             self.places[atom] = (source, dim)
         return fake, slots
 
+    def keep_data_in_graph(self, whole: bool) -> None:
+        """Lets numbers and sizes that depend on data be part of the graph, where that is wanted or all is to be one graph."""
+        self.mode.allows_scalars = whole or config.capture_scalar_outputs
+        self.mode.allows_unknown_sizes = whole or config.capture_dynamic_output_shape_ops
+
     def forget_program(self) -> None:
         """Lets go of the capture and its tensors: graphs keep their symbols, and with them what those refer to."""
         self.env.where = user_line
+        self.env.listener = None
         self.mode.forget_tensors()
 
     def forget_nodes(self, erased: set[Any]) -> None:
@@ -78,6 +89,24 @@ class Sizes:
                 atom = single_symbol(size.expr)
                 if atom is not None:
                     self.origins.setdefault(atom, (traced, dim))
+
+    def bind_unbacked(self, traced: TracedTensor) -> None:
+        """Notes the tensor that sizes which depend on data are read from."""
+        for dim, size in enumerate(traced.fake.geometry.sizes):
+            if self.env.is_unbacked(size):
+                atom = single_symbol(size.expr)
+                if atom is not None and atom not in self.origins and _symbol(atom) not in self.nodes:
+                    self.origins[atom] = (traced, dim)
+                    traced.node.meta["reads_data"] = True
+
+    def read(self, traced: TracedTensor) -> SymInt:
+        """A symbol for the integer in a tensor."""
+        symbol: SymInt = new_number(self.env, traced.fake.dtype)
+        node = self.tracer.builder.add_node("call_method", "item", (traced,), {})
+        node.meta["example_value"] = symbol
+        node.meta["reads_data"] = True
+        self.nodes[symbol.expr] = node
+        return symbol
 
     def number(self, value: int, source: Source) -> SymInt:
         """A symbol for an integer from outside."""
@@ -131,6 +160,8 @@ class Sizes:
     def _atom(self, atom: Atom) -> Any:
         if atom.kind == "symbol":
             origin = self.origins.get(atom)
+            if origin is None and _symbol(atom) in self.nodes:
+                return self.nodes[_symbol(atom)]
             if origin is None:
                 source, dim = self.places[atom]
                 if dim < 0:
@@ -149,6 +180,22 @@ class Sizes:
         if atom.kind == "floordiv":
             return self._call(operator.floordiv, *parts)
         return self._call(min if atom.kind == "min" else max, *parts)
+
+    def condition(self, condition: Condition) -> Any:
+        """The graph node of a condition."""
+        if condition.kind in ("and", "or"):
+            join = operator.and_ if condition.kind == "and" else operator.or_
+            return functools.reduce(lambda a, b: self._call(join, a, b), map(self.condition, condition.parts))
+        compare, expr, number = condition.comparison()
+        node = self._call(compare, self._node(expr), number)
+        node.meta["example_value"] = True
+        return node
+
+    def _check(self, condition: Condition) -> None:
+        """Puts into the graph what was assumed of numbers that depend on data."""
+        node = self.condition(condition)
+        self._call(check_assumption, node, str(condition)).meta["reads_data"] = True
+        self.tracer.builder.operations += 1
 
     def text(self, value: SymInt, name: Any) -> str:
         """Python code for a symbolic integer; `name` gives the code of a place's dimension."""
@@ -248,6 +295,14 @@ class Sizes:
                 program.append((_OPCODES["mul"], 0))
             if i:
                 program.append((_OPCODES["add"], 0))
+
+
+def check_assumption(holds: Any, text: str) -> None:
+    """What a graph that depends on an assumption about data does when it runs."""
+    if isinstance(holds, SymBool):
+        holds = holds.env.assume(holds)
+    if not holds:
+        raise RuntimeError(f"[compile] expected {text}, got data for which it is false: Runtime assertion failed for expression {text}")  # fmt: skip
 
 
 class _Used(dict[Atom, int]):

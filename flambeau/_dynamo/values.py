@@ -39,6 +39,7 @@ from flambeau._dynamo.traced import (
     TracedNumber,
     TracedTensor,
 )
+from flambeau.ops.symbolic.shape_env import DataDependentOutput
 
 TENSOR_METHODS = (type(_C.Tensor.sin), type(_C.Tensor.type), type(_C.Tensor.__dict__.get("size")))
 
@@ -138,6 +139,8 @@ def native(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise
     except RecursionError:
         raise Unsupported(breaks.RECURSION) from None
+    except DataDependentOutput as error:
+        raise Unsupported(breaks.TENSOR_VALUE, str(error)) from None
     except BaseException as error:
         error.__traceback__ = None
         raise UserError(error) from None

@@ -31,6 +31,7 @@ from flambeau._inductor.printers import OperatorsOnly, Printer, printer_for
 from flambeau._inductor.products import finish_products
 from flambeau._inductor.quantized import compute_with_integers
 from flambeau._inductor.schedule import schedule
+from flambeau._inductor.segments import reads_data, with_segments
 from flambeau._inductor.steps import GraphSpec, ProgramSpec
 from flambeau._inductor.widening import widen_products
 from flambeau.ops import expr as e
@@ -50,6 +51,8 @@ def compile_fx(
 ) -> Callable[..., Any]:
     """A backend of `compile`: the graph module as a function of the same inputs."""
     settings = config.resolve(mode, options)
+    if reads_data(graph):
+        return with_segments(graph, lambda segment, given: compile_fx(segment, given, fuse, mode, options))
     if fuse and hasattr(graph, "graph") and all(isinstance(t, fl.Tensor) for t in example_inputs):
         differentiated = fl.is_grad_enabled() and any(t.requires_grad for t in example_inputs)
         if compute_with_integers(graph, differentiated):

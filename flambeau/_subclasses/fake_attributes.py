@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.geometry import contiguous_strides, dimension, is_contiguous, numel
+from flambeau._subclasses import fake_data
+from flambeau.ops.geometry import contiguous_strides, dimension, equal_sizes, is_contiguous, numel
 from flambeau.ops.symbolic.numbers import SymInt, hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput, _described, user_line
 
@@ -232,7 +233,19 @@ def _no_data(what: str) -> DataDependentOutput:
 def item(t: Any) -> Any:
     if t.constant is not None:
         return t.constant.item()
-    raise _no_data("the value of a fake tensor")
+    number = fake_data.read_number(t)
+    if number is None:
+        raise _no_data("the value of a fake tensor")
+    return number
+
+
+@method("tolist")
+def tolist(t: Any) -> Any:
+    if t.constant is not None:
+        return t.constant.tolist()
+    if not t.fake_mode.allows_scalars or t.fake_mode.shape_env is None:
+        raise _no_data("tolist() of a fake tensor")
+    return fake_data.listed(t)
 
 
 def _question(asked: str) -> Handler:
@@ -244,7 +257,7 @@ def _question(asked: str) -> Handler:
     return answer
 
 
-for _asked in "tolist numpy __bool__ __int__ __float__ __index__ __complex__ __contains__ __array__".split():
+for _asked in "numpy __bool__ __int__ __float__ __index__ __complex__ __contains__ __array__".split():
     METHODS[_asked] = _question(_asked)
 
 
@@ -279,7 +292,9 @@ def _parts(t: Any, index: Any) -> tuple[Any, list[Any]]:
             dim += 1
         elif isinstance(entry, fl.Tensor):
             if entry.dtype in (fl.bool, fl.uint8):
-                raise _no_data("indexing with a mask")
+                tensors.extend(_places(t, dim, entry))
+                dim += entry.dim()
+                continue
             tensors.append(entry)
             dim += 1
         elif isinstance(entry, (list, tuple)):
@@ -288,6 +303,16 @@ def _parts(t: Any, index: Any) -> tuple[Any, list[Any]]:
         else:
             t = t.select(dim, entry)
     return t, tensors
+
+
+def _places(t: Any, dim: int, mask: Any) -> list[Any]:
+    """The indices where a mask over dimensions of a tensor is true."""
+    mode = t.fake_mode
+    if not mode.allows_unknown_sizes or not mask.dim():
+        raise _no_data("indexing with a mask")
+    for own, wanted in zip(mask.geometry.sizes, t.geometry.sizes[dim:]):
+        equal_sizes(own, wanted, "a mask")
+    return list(mask.nonzero().unbind(1))
 
 
 def _consumed(entry: Any) -> int:

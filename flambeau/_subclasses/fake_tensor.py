@@ -19,7 +19,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._ops import OpOverload
-from flambeau._subclasses import fake_attributes, fake_autograd
+from flambeau._subclasses import fake_attributes, fake_autograd, fake_data
 from flambeau._subclasses.fake_numbers import env_of, hinted, number_first
 from flambeau._subclasses.fake_operators import NO_GRAD, VIEW, OperatorInfo, bind, info_of
 from flambeau._tensor.device import canonical
@@ -74,6 +74,7 @@ class FakeTensor(fl.Tensor):
     history: Any  # the node of fake_autograd that made it and the number of its result; None for leaves
     fake_view: Any  # what it is a view of, as fake_autograd.View
     fake_writes: int  # how often gradients had to follow a write to it or to a view of it
+    number: Any  # of one element, read by item(): at which version, and the symbol for it
     original: Any  # the tensor with data that a fake was made of while a recorder listened
     _geometry: Geometry
     _seen: int  # how many replacements of symbols the geometry takes into account
@@ -98,12 +99,19 @@ class FakeTensor(fl.Tensor):
                 tuple(map(env.simplified, known.sizes)), tuple(map(env.simplified, known.strides)),
                 env.simplified(known.offset),
             )  # fmt: skip
+            if env.stand_ins:
+                fake_data.follow_stand_ins(self, self._geometry)
         return self._geometry
 
     @geometry.setter
     def geometry(self, value: Geometry) -> None:
         self._geometry = value
         self._seen = 0
+
+    def version(self) -> int:
+        """How often the tensor was written."""
+        with disabled():
+            return int(self._version)
 
     @property
     def is_symbolic(self) -> bool:
@@ -208,6 +216,8 @@ class FakeTensorMode(TorchFunctionMode):
         super().__init__()
         self.keeps_history = keeps_history
         self.shape_env = shape_env
+        # Whether numbers and sizes that depend on data become unbacked symbols; else asking for them is an error.
+        self.allows_scalars = self.allows_unknown_sizes = shape_env is not None
         self.static_shapes = shape_env is None if static_shapes is None else static_shapes
         self.allow_non_fake_inputs = allow_non_fake_inputs
         self.definition_devices: list[Any] = []  # where the results of the definitions being run will live
@@ -235,7 +245,7 @@ class FakeTensorMode(TorchFunctionMode):
         made.fake_requires_grad = requires_grad
         made.fake_is_leaf = True
         made.constant = None
-        made.original = made.history = made.fake_view = None
+        made.original = made.history = made.fake_view = made.number = None
         made.fake_writes = 0
         return made
 
@@ -383,7 +393,8 @@ class FakeTensorMode(TorchFunctionMode):
         info = info_of(op)
         bound = bind(op, self._faked(args), kwargs)
         bound = self._with_true_devices(bound, info.devices)
-        if info.base in DATA_DEPENDENT:
+        unknown = info.base in DATA_DEPENDENT
+        if unknown and not (self.shape_env and self.allows_unknown_sizes and info.base in fake_data.KNOWN):
             raise DynamicOutputShapeException(info.base)
         if info.base == "_local_scalar_dense":
             return fake_attributes.item(bound["self"])
@@ -400,6 +411,18 @@ class FakeTensorMode(TorchFunctionMode):
                 if result is not NotImplemented:
                     return result
         symbolic = _is_symbolic(bound)
+        if self.shape_env is None or not (symbolic or unknown):
+            return self._answer(op, info, bound, symbolic, wanted_grad)
+        before, self.shape_env.oblivious = self.shape_env.oblivious, True
+        try:
+            return self._answer(op, info, bound, symbolic, wanted_grad)
+        finally:
+            self.shape_env.oblivious = before
+
+    def _answer(
+        self, op: OpOverload, info: OperatorInfo, bound: dict[str, Any], symbolic: bool, wanted_grad: bool
+    ) -> Any:
+        """By the operator's definition or by its kernel."""
         differentiated = self.keeps_history and self._requires_grad(info, bound)
         definition = info.definition
         taken_apart = (info.composite and self.recorder is not None and self.recorder.takes(info.base)) or (
@@ -511,6 +534,13 @@ class FakeTensorMode(TorchFunctionMode):
 
     def _by_kernel(self, op: OpOverload, info: OperatorInfo, bound: dict[str, Any], rule: Any, symbolic: bool) -> Any:
         device = _common_device(op, bound)
+        if info.base in fake_data.KNOWN:
+            return fake_data.results_of(self, info.base, bound, device, self._requires_grad(info, bound))
+        env = self.shape_env
+        if symbolic and env is not None and env.stand_ins and fake_data.holds_unbacked(env, bound):
+            views = fake_data.prepare_call(self, info, bound, rule, device)
+            if views is not None:
+                return views
         concrete = {k: hinted(v) for k, v in bound.items()}
         for name in info.devices:
             concrete[name] = "meta"
@@ -534,6 +564,9 @@ class FakeTensorMode(TorchFunctionMode):
                     _specialize(bound)
             return bound[info.outs[0]] if len(info.outs) == 1 else tuple(bound[n] for n in info.outs)
         geometries = self._geometries(info, bound, rule, symbolic, result)
+        if symbolic and self.shape_env is not None and self.shape_env.stand_ins:
+            for geometry in geometries:
+                fake_data.check_sizes(geometry.sizes if geometry is not None else ())
         grad = self._requires_grad(info, bound)
         return self._wrapped(result, geometries, device, grad)
 

@@ -11,7 +11,11 @@ def _check_with(error: type[Exception], cond: Any, message: Any = None) -> None:
     """Raise an error of the given type, with the message that a function returns, unless the condition holds."""
     if not isinstance(cond, (bool, flambeau.SymBool)):
         raise TypeError(f"[check] expected a bool, got {type(cond).__name__}: cond must be a bool")
-    if not cond:
+    if isinstance(cond, flambeau.SymBool) and cond.hint is None:
+        holds = cond.env.assume(cond)
+    else:
+        holds = bool(cond)
+    if not holds:
         raise error("Expected cond to be True, but got False." if message is None else str(_text(message)))
 
 
@@ -44,9 +48,9 @@ def _check_not_implemented(cond: Any, message: Any = None) -> None:
 
 
 def _check_is_size(i: Any, message: Any = None, *, max: Any = None) -> None:
-    _check(bool(i >= 0), message)
+    _check(i >= 0, message)
     if max is not None:
-        _check(bool(i <= max), message)
+        _check(i <= max, message)
 
 
 def _check_tensor_all_with(error: type[Exception], cond: Any, message: Any = None) -> None:

@@ -41,7 +41,7 @@ from flambeau.fx.node import Node
 from flambeau.ops.as_aten import decompositions
 from flambeau.ops.recording import refused
 from flambeau.ops.symbolic.expr import single_symbol
-from flambeau.ops.symbolic.numbers import SymInt
+from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt
 from flambeau.utils import _pytree as pytree
 
 SYM_SIZE = fl.ops.aten.sym_size.int
@@ -83,6 +83,9 @@ class Operators(Record):
 
     def takes(self, name: str) -> bool:
         return self.takes_apart and name not in decompositions.KEPT
+
+    def fetch_size(self, node: Node, dim: int) -> Node:
+        return self.tracer.create_node("call_function", SYM_SIZE, (node, dim), {}, "sym_size_int")
 
 
 def type_text(kind: Any) -> str:
@@ -271,7 +274,7 @@ def export(
         constants,
         CallSpec(pytree.tree_structure((args, kwargs)), whole.spec),
         facts,
-        promises.ranges,
+        {**promises.ranges, **whole.tracer.builder.sizes.env.unbacked_ranges()},
         promises.checks,
         (args, kwargs),
         substitutions=promises.table,
@@ -385,12 +388,15 @@ def record_graph(
                 record.sizes[atom].meta["val"] = size
     grad = _C.is_grad_enabled()
     mode.recorder = record
+    mode.shape_env.forget_unbacked()
+    mode.shape_env.listener = record.check
     try:
         with mode, refused():
             results = Runner(module, record, mode).run(*given)
             results = results if isinstance(results, (tuple, list)) else (results,)
     finally:
         mode.recorder = None
+        mode.shape_env.listener = None
         _C._set_grad_enabled(grad)
     returned = [record.argument(value) for value in results]
     tracer.notes = {}
@@ -403,7 +409,7 @@ def record_graph(
 def _result(value: Any) -> Any:
     if not isinstance(value, Node):
         return ConstantArgument("", value)
-    symbolic = isinstance(value.meta.get("val"), SymInt)
+    symbolic = isinstance(value.meta.get("val"), (SymInt, SymFloat, SymBool))
     return SymIntArgument(value.name) if symbolic else TensorArgument(value.name)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from flambeau.ops.symbolic.numbers import SymInt, hint_of
+from flambeau.ops.symbolic.numbers import SymBool, SymInt, hint_of
 
 Int = Any  # int or SymInt
 Ints = tuple[Int, ...]
@@ -69,9 +69,21 @@ def is_contiguous(geometry: Geometry) -> bool:
 
 
 def require(condition: Any, message: str) -> None:
-    """Check a condition that the kernels check as well; for symbolic sizes it becomes a guard."""
-    if not condition:
+    """Check a condition that the kernels check as well; for symbolic sizes it becomes a guard, and a check at run time where
+    it depends on data."""
+    if type(condition) is SymBool and condition.hint is None:
+        holds = condition.env.assume(condition)
+    else:
+        holds = bool(condition)
+    if not holds:
         raise RuntimeError(message)
+
+
+def known(condition: Any) -> bool | None:
+    """The truth of a condition; None where it depends on data and nothing is known of it."""
+    if type(condition) is SymBool and condition.hint is None:
+        return condition.env.statically_known(condition.condition)
+    return bool(condition)
 
 
 def equal_sizes(a: Int, b: Int, what: str) -> Int:
@@ -79,7 +91,7 @@ def equal_sizes(a: Int, b: Int, what: str) -> Int:
     if same(a, b):
         return a
     require(a == b, f"[shape] expected equal sizes for {what}, got {a} and {b}")
-    return a if type(b) is SymInt else b
+    return a if type(b) is SymInt and not (type(a) is SymInt and a.hint is None) else b
 
 
 def broadcast_size(a: Int, b: Int) -> Int:
@@ -93,7 +105,8 @@ def broadcast_size(a: Int, b: Int) -> Int:
     if plain_a and a == 1:
         return b
     at_a, at_b = hint_of(a), hint_of(b)
-    if at_a == at_b:
+    depends_on_data = (not plain_a and a.hint is None) or (not plain_b and b.hint is None)
+    if at_a == at_b or (depends_on_data and at_a != 1 and at_b != 1):
         return equal_sizes(a, b, "broadcasting")
     if at_b == 1 and b == 1:
         return a

@@ -174,6 +174,9 @@ class GraphReader:
         atom = single_symbol(expr)
         if atom is not None and atom not in self.env.hints and hint is not None:
             self.env.create_symbol(int(hint), name=atom.name)
+        for unbacked in expr.symbols - self.env.hints.keys() - self.env.stand_ins.keys():
+            self.env.ranges.setdefault(unbacked, (0, inf))
+            self.env.note_unbacked(unbacked)
         try:
             return self.env.sym_int(expr)
         except KeyError:  # of a symbol that data decides

@@ -226,11 +226,10 @@ class GraphWriter:
             self.sizes[name] = self._size(value)
             return {"as_sym_int": {"as_name": name}}
         if isinstance(value, (SymBool, bool)):
-            hint = {"as_bool": bool(value)}
-            self.booleans[name] = hint
+            self.booleans[name] = _unknown(value) or {"as_bool": bool(value)}
             return {"as_sym_bool": {"as_name": name}}
         if isinstance(value, (SymFloat, float)):
-            self.floats[name] = {"as_float": float(value)}
+            self.floats[name] = _unknown(value) or {"as_float": float(value)}
             return {"as_sym_float": {"as_name": name}}
         if value is None:
             return {"as_none": True}
@@ -348,6 +347,13 @@ _PLAIN: list[tuple[Any, Any]] = [
 
 def _stands_for_tensor(value: Any) -> bool:
     return isinstance(value, Node) and isinstance(value.meta.get("val"), fl.Tensor)
+
+
+def _unknown(value: Any) -> Json:
+    """A float or a condition that depends on data."""
+    if isinstance(value, (SymBool, SymFloat)) and value.hint is None:
+        return {"as_expr": {"expr_str": str(value), "hint": None}}
+    return None
 
 
 def _target_text(target: Any) -> str:

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 _MODULES = (
-    "const_fold", "debug", "merge_matmul", "meta_tracer", "normalize", "optimization", "proxy_tensor", "rewriter",
+    "_config", "const_fold", "debug", "merge_matmul", "meta_tracer", "normalize", "optimization", "proxy_tensor", "rewriter",
     "symbolic_shapes",
 )  # fmt: skip
 

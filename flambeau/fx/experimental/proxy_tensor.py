@@ -8,6 +8,7 @@ needs from its inputs.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterator
@@ -26,7 +27,8 @@ from flambeau.fx.proxy import Proxy, Scope
 from flambeau.nn.modules.module import Module
 from flambeau.nn.parameter import Parameter
 from flambeau.ops.recording import DependsOnData, refused
-from flambeau.ops.symbolic import Atom, DataDependentOutput, Expr, ShapeEnv, SymBool, SymFloat, SymInt
+from flambeau.ops.symbolic import Atom, Condition, DataDependentOutput, Expr, ShapeEnv, SymBool, SymFloat, SymInt
+from flambeau.ops.symbolic.expr import single_symbol
 from flambeau.overrides import TorchFunctionMode
 from flambeau.utils import _pytree as pytree
 from flambeau.utils._python_dispatch import OperatorRecorder, _get_current_dispatch_mode_stack
@@ -78,6 +80,7 @@ class Record:
         self.windows: dict[tuple[Any, ...], Node] = {}
         self.sizes: dict[Atom, Node] = {}
         self.exprs: dict[Expr, Node] = {}
+        self.numbers: dict[str, Node] = {}  # floats and conditions that were read from tensors
 
     def track(self, value: Any, node: Node) -> None:
         """Note that a node computes a value; parts of tuples get nodes of their own."""
@@ -86,11 +89,41 @@ class Record:
             if not isinstance(value, FakeTensor):
                 self.windows[_window(value)] = node
             node.meta["val"] = value if isinstance(value, FakeTensor) else _without_data(value)
+            if isinstance(value, FakeTensor):
+                self._track_sizes(value, node)
         elif isinstance(value, (tuple, list)):
             node.meta["val"] = value
             for i, item in enumerate(value):
                 if isinstance(item, flambeau.Tensor):
                     self.track(item, self.tracer.create_node("call_function", operator.getitem, (node, i), {}))
+
+    def _track_sizes(self, value: FakeTensor, node: Node) -> None:
+        """Gives nodes to the sizes of a result that depend on data."""
+        env = value.fake_mode.shape_env
+        if env is None or not env.stand_ins:
+            return
+        for dim, size in enumerate(value.geometry.sizes):
+            atom = single_symbol(size.expr) if env.is_unbacked(size) else None
+            if atom is not None and atom not in self.sizes:
+                self.sizes[atom] = self.fetch_size(node, dim)
+                self.sizes[atom].meta["val"] = size
+
+    def fetch_size(self, node: Node, dim: int) -> Node:
+        """A node for a size of a tensor."""
+        return self.tracer.create_node("call_function", flambeau.Tensor.size, (node, dim), {}, "sym_size")
+
+    def read(self, t: FakeTensor, number: Any) -> None:
+        """Adds the node of a number that was read from a tensor."""
+        aten = flambeau.ops.aten
+        op = aten._local_scalar_dense.default if self.takes_apart else aten.item.default
+        node = self.tracer.create_node("call_function", op, (self.argument(t),), {})
+        node.meta["val"] = number
+        if isinstance(number, SymInt):
+            atom = single_symbol(number.expr)
+            assert atom is not None
+            self.sizes[atom] = node
+        else:
+            self.numbers[str(number)] = node
 
     def argument(self, value: Any) -> Any:
         """A value as an argument of a node."""
@@ -105,6 +138,8 @@ class Record:
             return self.tracer._tensor_node(value.original)
         if isinstance(value, SymInt):
             return self.size_node(value.env.simplify(value.expr))
+        if isinstance(value, (SymFloat, SymBool)) and value.hint is None:
+            return self.number(value)
         if isinstance(value, SymFloat):
             return float(value)
         if isinstance(value, SymBool):
@@ -114,6 +149,29 @@ class Record:
         if isinstance(value, dict):
             return {k: self.argument(v) for k, v in value.items()}
         return value
+
+    def number(self, value: Any) -> Any:
+        """The node of a float or a condition that depends on data."""
+        node = self.numbers.get(str(value))
+        if node is not None:
+            return node
+        if isinstance(value, SymFloat):
+            return float(value)
+        return self.condition_node(value.condition)
+
+    def condition_node(self, condition: Condition) -> Any:
+        """A node that computes a condition on sizes."""
+        if condition.kind in ("and", "or"):
+            join = operator.and_ if condition.kind == "and" else operator.or_
+            return functools.reduce(lambda a, b: self._call(join, a, b), map(self.condition_node, condition.parts))
+        compare, expr, number = condition.comparison()
+        return self._call(compare, self.size_node(expr), number)
+
+    def check(self, condition: Condition) -> None:
+        """Adds a check of what was assumed of numbers that depend on data."""
+        node = self.condition_node(condition)
+        text = f"Runtime assertion failed for expression {condition} on node '{node}'"
+        self.tracer.create_node("call_function", flambeau.ops.aten._assert_scalar.default, (node, text), {})
 
     def size_node(self, expr: Expr) -> Any:
         """A node that computes an expression of sizes."""

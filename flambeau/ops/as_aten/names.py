@@ -42,10 +42,10 @@ _ANSWERED: dict[str, Callable[..., Any]] = {
     "lift_fresh": lambda t: t,
     "lift_fresh_copy": lambda t: t.clone(),
     "record_stream": lambda t, stream: None,
-    "sym_constrain_range": lambda *a, **k: None,
-    "sym_constrain_range_for_size": lambda *a, **k: None,
+    "sym_constrain_range": lambda size, *, min=None, max=None: _check_range(size, min, max),
+    "sym_constrain_range_for_size": lambda size, *, min=None, max=None: _check_range(size, min or 0, max),
     "_assert_async": lambda t, *a: None if bool(t) else _fail(*a),
-    "_assert_scalar": lambda value, message: None if value else _fail(message),
+    "_assert_scalar": lambda value, message: _package()._check(_as_condition(value), lambda: message),
     "unique_consecutive": lambda t, *a, **k: _functional().unique_consecutive(t, *a, **k),
     "cross_entropy_loss": lambda *a, **k: _losses("cross_entropy", *a, **k),
     "nll_loss_nd": lambda *a, **k: _losses("nll_loss", *a, **k),
@@ -129,6 +129,21 @@ def _functional() -> Any:
 
 def _fail(*message: Any) -> None:
     raise RuntimeError(str(message[0]) if message else "[_assert_async] expected a value that is not zero, got zero")
+
+
+def _as_condition(value: Any) -> Any:
+    """A boolean, or a condition on sizes, of what is given as one."""
+    return value if isinstance(value, _package().SymBool) else bool(value)
+
+
+def _check_range(size: Any, least: Any, most: Any) -> None:
+    check = _package()._check
+    if least is not None:
+        check(
+            size >= least, lambda: f"[sym_constrain_range] expected at least {least}, got {size}: Invalid value range"
+        )
+    if most is not None:
+        check(size <= most, lambda: f"[sym_constrain_range] expected at most {most}, got {size}: Invalid value range")
 
 
 def _losses(

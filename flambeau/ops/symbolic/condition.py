@@ -6,6 +6,8 @@ strict comparisons of integers are written with `>=`.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 from flambeau.ops.symbolic.expr import (
@@ -53,6 +55,14 @@ class Condition:
             return any(part.holds(values) for part in self.parts)
         value = evaluate(self.expr, values)
         return value == 0 if self.kind == "eq" else (value != 0 if self.kind == "ne" else value >= 0)
+
+    def comparison(self) -> tuple[Callable[[Any, Any], Any], Expr, int]:
+        """A comparison as its operator, an expression without a constant, and the number that it is compared with."""
+        rest = self.expr.constant
+        expr = self.expr - rest
+        if self.kind == "ge" and all(factor < 0 for factor in expr.terms.values()):
+            return operator.le, scale(expr, -1), rest
+        return {"eq": operator.eq, "ne": operator.ne, "ge": operator.ge}[self.kind], expr, -rest
 
     def negated(self) -> Condition:
         if self.kind == "and":

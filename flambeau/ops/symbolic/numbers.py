@@ -365,13 +365,9 @@ def expr_of(value: Any) -> Expr:
 
 
 def hint_of(value: Any) -> Any:
-    """The number a value has at the hints; numbers are their own hint."""
+    """The number a value has at the hints; numbers are their own hint. Of one that depends on data, its stand-in."""
     if isinstance(value, (SymInt, SymFloat, SymBool)):
-        if value.hint is None:
-            from flambeau.ops.symbolic.shape_env import DataDependentOutput
-
-            raise DataDependentOutput(f"[symbolic] expected a number that is known, got {value}, which depends on data")
-        return value.hint
+        return value.env.stand_in(value) if value.hint is None else value.hint
     return value
 
 

@@ -3,6 +3,9 @@
 `create_symbol` makes a symbol for a size with its hint. Conditions that Python must know are answered at the hints by
 `evaluate`; unless the answer follows from what is known already, it becomes a guard, with the line of the user's program
 that asked. Equalities unify symbols: after `s0 == s1` the two print and compare as one.
+
+Unbacked symbols stand for numbers that only the data decides. They have no hint, so no branch is taken on them; fakes have
+a stand-in in their place. What is assumed of them is told to a listener, which puts a check into the graph.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from flambeau.ops.symbolic.expr import (
 from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, wrap
 from flambeau.ops.symbolic.printing import python_condition
 
+_STAND_IN = 240  # a factor that many numbers divide, so that fakes may be divided into rows and halves
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
@@ -78,7 +82,10 @@ class ShapeEnv:
         self.divisors: dict[Atom, Expr] = {}  # s as 4 * (s // 4), for a symbol s that 4 is known to divide
         self._facts: set[Condition] = set()
         self._symbols: list[Atom] = []
-        self._unbacked = 0
+        self.stand_ins: dict[Atom, int] = {}  # of unbacked symbols: the number that fakes have in their place
+        self._floats = 0
+        self.listener: Callable[[Condition], None] | None = None  # told what was assumed of unbacked symbols
+        self.oblivious = False  # shape rules ask: no size that depends on data is 0 or 1
         self.frozen = False
         self.where: Callable[[], tuple[str, int]] = user_line  # file and line of the program that asks
 
@@ -99,12 +106,25 @@ class ShapeEnv:
 
     def create_unbacked(self, lower: Number = 0, upper: Number = inf) -> SymInt:
         """A symbol for a number that only the data decides: it has no hint, and asking for its value raises."""
-        new_symbol = symbol(f"u{self._unbacked}", lower)
-        self._unbacked += 1
+        new_symbol = symbol(f"u{len(self.stand_ins)}", lower)
         atom = single_symbol(new_symbol)
         assert atom is not None
         self.ranges[atom] = (lower, upper)
+        self.note_unbacked(atom)
         return SymInt(new_symbol, self, None)
+
+    def note_unbacked(self, atom: Atom) -> None:
+        """Takes a symbol for one that depends on data."""
+        self.stand_ins[atom] = _STAND_IN * (2 * len(self.stand_ins) + 11)
+
+    def forget_unbacked(self) -> None:
+        """Forgets what depends on data, so that a program may be run once more with the same names."""
+        gone = self.stand_ins.keys()
+        self._facts = {fact for fact in self._facts if gone.isdisjoint(fact.symbols)}
+        self.replacements = {a: e for a, e in self.replacements.items() if a not in gone and gone.isdisjoint(e.symbols)}
+        self.ranges = {atom: span for atom, span in self.ranges.items() if atom not in gone}
+        self.stand_ins = {}
+        self._floats = 0
 
     create_unbacked_symint = create_unbacked
 
@@ -112,6 +132,38 @@ class ShapeEnv:
     def symbols(self) -> list[Atom]:
         """The symbols with hints, as they were made."""
         return list(self._symbols)
+
+    def unbacked_ranges(self) -> dict[Atom, tuple[Number, Number]]:
+        """Least and greatest value of each number that depends on data."""
+        return {atom: self.ranges[atom] for atom in self.stand_ins if atom not in self.replacements}
+
+    def count_float(self) -> int:
+        """The number of a new symbolic float that depends on data."""
+        self._floats += 1
+        return self._floats - 1
+
+    def is_unbacked(self, value: Any) -> bool:
+        """Whether a number depends on data."""
+        return (
+            bool(self.stand_ins)
+            and type(value) is SymInt
+            and not self.stand_ins.keys().isdisjoint(self.simplify(value.expr).symbols)
+        )
+
+    def stand_in(self, value: SymInt | SymBool | SymFloat) -> Any:
+        """The number that fakes have in the place of one that depends on data."""
+        values = {**self.hints, **self.stand_ins}
+        if type(value) is SymInt:
+            expr = self.simplify(value.expr)
+            if expr.symbols <= values.keys():
+                return evaluate(expr, values)
+        elif type(value) is SymFloat:
+            return 1.5  # operators look at the type of a float only
+        elif type(value) is SymBool:
+            condition = value.condition.substituted(self.replacements)
+            if condition.symbols <= values.keys():
+                return condition.holds(values)
+        raise DataDependentOutput(f"[symbolic] expected a number that is known, got {value}, which depends on data")
 
     # ------------------------------------------------------------------------------------------ questions
 
@@ -173,18 +225,35 @@ class ShapeEnv:
         if answer is not None:
             return answer
         if hint is None:
+            condition = condition.substituted(self.replacements)
             if not condition.symbols <= self.hints.keys():
+                answer = self._for_most_sizes(condition) if self.oblivious else None
+                if answer is not None:
+                    return answer
                 raise DataDependentOutput(
                     f"[symbolic] expected a condition on known sizes, got {condition}, which depends on data"
-                    f"{_described(*user_line())}; state what holds with torch._check, or avoid the branch"
+                    f"{_described(*user_line())}; state what holds with torch._check, or avoid the branch: Could not guard on "
+                    f"data-dependent expression {condition}"
                 )
             hint = condition.holds(self.hints)
         self.add_guard(condition if hint else condition.negated())
         return hint
 
+    def _for_most_sizes(self, condition: Condition) -> bool | None:
+        """The truth of a condition where no size that depends on data is 0 or 1; None when that does not tell."""
+        ranges = dict(self.ranges)
+        for atom in self.stand_ins:
+            low, high = self.ranges[atom]
+            if low >= 0 and high >= 2:
+                ranges[atom] = (max(low, 2), high)
+        return condition.substituted(self.replacements).decided(ranges)
+
     def specialize(self, value: SymInt) -> int:
         """The value as a plain number, assumed from now on."""
         if value.hint is None:
+            low, high = self.bounds(value.expr)
+            if low == high:
+                return int(low)
             simplified = self.simplify(value.expr)
             if simplified.is_constant:
                 return simplified.constant
@@ -220,9 +289,23 @@ class ShapeEnv:
                 raise RuntimeError(message or "[check] expected a condition that holds, got a false one")
             return
         if value.hint is None:
-            self.learn(value.condition)
+            if not self.assume(value):
+                raise RuntimeError(message or f"[check] expected {value} to hold, got a condition that cannot")
         elif not bool(value):
             raise RuntimeError(message or f"[check] expected {value} to hold, got a false condition")
+
+    def assume(self, value: SymBool) -> bool:
+        """Assume a condition on what depends on data; it is checked when the graph runs. False if it cannot hold."""
+        answer = self.statically_known(value.condition)
+        if answer is not None:
+            return answer
+        condition = value.condition.substituted(self.replacements)
+        if condition.symbols <= self.hints.keys():
+            return self.evaluate(condition)
+        if self.listener is not None:
+            self.listener(condition)  # in terms of the symbols before they are unified
+        self.learn(condition)
+        return True
 
     def learn(self, condition: Condition) -> None:
         """Take note of a condition that holds."""
@@ -250,8 +333,11 @@ class ShapeEnv:
                 self.divisors[atom] = multiply(b, floordiv(a, b))
 
     def _unify(self, e: Expr) -> None:
-        """From e == 0, express the newest symbol that stands alone by the others."""
-        for atom in sorted(e.symbols, key=lambda a: -a.number):
+        """From e == 0, express the newest symbol that stands alone by the others. A sum of several that depend on data stays
+        what it is: the difference of stand-ins is none."""
+        if len(e.terms) > 2 and len(self.stand_ins.keys() & e.symbols) > 1:
+            return
+        for atom in sorted(e.symbols, key=lambda a: (a not in self.stand_ins, -a.number)):
             factor = e.terms.get((atom,))
             if factor not in (1, -1) or sum(atom in m for m in e.terms) != 1 or _hidden(e, atom):
                 continue

@@ -14,6 +14,7 @@ from flambeau.ops.geometry import (
     dimension,
     equal_sizes,
     inferred,
+    known,
     numel,
     of_self,
     require,
@@ -135,7 +136,7 @@ def expand(self: Geometry, size: Ints) -> Geometry:
         if (type(wanted) is not SymInt and wanted == -1) or same(own, wanted):
             sizes.append(own)
             strides.append(step)
-        elif hint_of(own) == hint_of(wanted) and hint_of(own) != 1:
+        elif hint_of(own) != 1 and (hint_of(own) == hint_of(wanted) or _unknown(own) or _unknown(wanted)):
             sizes.append(equal_sizes(own, wanted, "expand"))
             strides.append(step)
         else:
@@ -187,17 +188,32 @@ def select(self: Geometry, dim: int, index: Int) -> Geometry:
         index < size,
         f"[select] expected an index in [-{size}, {size}), got {index}: select(): index {index} out of range",
     )
-    if index < 0:
+    negative = known(index < 0)
+    if negative is None:
+        index = index.env.create_unbacked()  # which of the two it is, nobody knows
+    elif negative:
         index = index + size
     rest = [i for i in range(len(self.sizes)) if i != d]
     permuted = _permuted(self, rest)
     return permuted._replace(offset=self.offset + index * self.strides[d])
 
 
+def _unknown(size: Int) -> bool:
+    """Whether a size depends on data."""
+    return type(size) is SymInt and size.hint is None
+
+
 def _clamped(value: Int, size: Int) -> Int:
-    """A bound of a slice inside a dimension. The questions are guards; the size itself needs none."""
+    """A bound of a slice inside a dimension. The questions are guards; the size itself needs none. Where an answer depends on
+    data, the bound is a new number."""
     if same(value, size):
         return size
+    if _unknown(value) or _unknown(size):
+        negative, inside = known(value < 0), known(value <= size)
+        if negative is False and inside is not None:
+            return value if inside else size
+        env = value.env if type(value) is SymInt else size.env
+        return env.create_unbacked()
     if value < 0:
         value = value + size
         if value < 0:
@@ -213,7 +229,9 @@ def slice_(self: Geometry, dim: int, start: Int | None, end: Int | None, step: I
     # "To the end" is written as the largest integer.
     last = size if end is None or (type(end) is not SymInt and end >= 2**62) else _clamped(end, size)
     length = last - first
-    if type(length) is SymInt and not length >= 0:
+    if _unknown(length) and not known(length >= 0):
+        length = length.env.create_unbacked()
+    elif type(length) is SymInt and not length >= 0:
         length = 0
     elif type(length) is not SymInt:
         length = max(length, 0)
@@ -228,7 +246,15 @@ def slice_(self: Geometry, dim: int, start: Int | None, end: Int | None, step: I
 @shape("narrow")
 def narrow(self: Geometry, dim: int, start: Int, length: Int) -> Geometry:
     d = dimension(dim, len(self.sizes))
-    if start < 0:
+    negative = known(start < 0)
+    if negative is None:
+        require(start >= -self.sizes[d], f"[narrow] expected a start of at least -{self.sizes[d]}, got {start}")
+        require(length <= self.sizes[d], f"[narrow] expected a window inside {self.sizes[d]}, got {length}")
+        start = start.env.create_unbacked()
+        return Geometry(
+            (*self.sizes[:d], length, *self.sizes[d + 1 :]), self.strides, self.offset + start * self.strides[d]
+        )
+    if negative:
         start = start + self.sizes[d]
     require(
         start + length <= self.sizes[d], f"[narrow] expected a window inside {self.sizes[d]}, got {start} + {length}"
@@ -263,6 +289,8 @@ def split(self: Geometry, split_size: Int, dim: int) -> list[Geometry]:
 def split_sizes(self: Geometry, split_size: Ints | None, split_sizes: Ints | None, dim: int) -> list[Geometry]:
     d = dimension(dim, len(self.sizes))
     lengths = split_size if split_size is not None else split_sizes or ()
+    for length in lengths:
+        require(length >= 0, f"[split] expected sizes that are not negative, got {length}")
     require(
         sum(lengths) == self.sizes[d], f"[split] expected sizes that add up to {self.sizes[d]}, got {tuple(lengths)}"
     )
