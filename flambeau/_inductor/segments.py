@@ -134,7 +134,7 @@ def _named(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
     def segment(*args: Any) -> Any:
         return run(*args)
 
-    segment.__name__ = name
+    segment.__name__, segment.__module__ = name, "segments"  # no function that could be found by its name
     return segment
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -111,6 +113,16 @@ def test_one_graph_serves_all_data(function: Any, calls: list[Any], backend: str
     compiled = fl.compile(function, fullgraph=True, backend=backend)
     for args in calls:
         assert same(function(*args), compiled(*args))
+
+
+def test_segments_run_under_the_alias() -> None:
+    program = (
+        "import flambeau.as_torch, torch\n"
+        "f = torch.compile(lambda x: (x + 1)[x > 0].sin() * 2, fullgraph=True)\n"
+        "print(f(torch.tensor([1.0, -1.0, 2.0])).shape)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "torch.Size([2])", done.stderr
 
 
 def test_the_graph_is_captured_once_for_all_numbers() -> None:
