@@ -150,7 +150,10 @@ def is_warn_always_enabled() -> bool:
 
 
 def set_num_interop_threads(n: int, /) -> None:
-    """How many threads run independent operators of scripts; to be said before the first of them runs."""
+    """How many threads run independent operators of scripts; to be said before the first of them runs.
+
+    >>> flambeau.set_num_interop_threads(flambeau.get_num_interop_threads())
+    """
     if n <= 0:
         raise RuntimeError(f"[set_num_interop_threads] expected a positive number of threads, got {n}")
     _state["interop"] = n

@@ -129,7 +129,11 @@ def broadcast_shapes(*shapes: Any) -> Any:
 
 
 def get_device_module(device: Any = None) -> Any:
-    """The module of a device's functions, such as `cpu`; without a device that of the accelerator, if there is one."""
+    """The module of a device's functions, such as `cpu`; without a device that of the accelerator, if there is one.
+
+    >>> flambeau.get_device_module("cpu").is_available()
+    True
+    """
     kind = (fl.accelerator.current_accelerator() or fl.device("cpu") if device is None else fl.device(device)).type
     module = getattr(fl, kind, None)
     if module is None:
@@ -141,7 +145,15 @@ def from_file(
     filename: str, shared: bool | None = None, size: int | None = 0, *, dtype: Any = None, layout: Any = None,
     device: Any = None, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A tensor over a file mapped into memory; with shared=True writes go to the file."""
+    """A tensor over a file mapped into memory; with shared=True writes go to the file.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     _ = file.write(bytes([1, 2, 3]))
+    ...     file.flush()
+    ...     flambeau.from_file(file.name, size=3, dtype=flambeau.uint8)
+    tensor([1, 2, 3], dtype=torch.uint8)
+    """
     import mmap
     import os
 
@@ -195,7 +207,12 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 
 
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
-    """Norms over all dimensions but one, which is kept with the others of size 1; dim=-1 takes the norm over all."""
+    """Norms over all dimensions but one, which is kept with the others of size 1; dim=-1 takes the norm over all.
+
+    >>> flambeau.norm_except_dim(flambeau.tensor([[3.0, 4.0], [6.0, 8.0]]))
+    tensor([[ 5.],
+            [10.]])
+    """
     if dim == -1:
         return v.norm(pow)
     shape = [1] * v.dim()

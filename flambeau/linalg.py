@@ -6,7 +6,14 @@ if TYPE_CHECKING:
 
 
 class LinAlgError(RuntimeError):
-    """A decomposition failed or a matrix was singular."""
+    """A decomposition failed or a matrix was singular.
+
+    >>> try:
+    ...     flambeau.linalg.inv(flambeau.zeros(2, 2))
+    ... except flambeau.linalg.LinAlgError:
+    ...     print("singular")
+    singular
+    """
 
 
 LinAlgError.__module__ = "torch._C"

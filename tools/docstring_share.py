@@ -23,6 +23,7 @@ def members(place: str) -> dict[str, object]:
         owner = owner.Tensor
     names = getattr(owner, "__all__", None) if place not in ("functions", "Tensor") else None
     found = {n: getattr(owner, n, None) for n in names or dir(owner) if not n.startswith("_")}
+    found = {n: v for n, v in found.items() if getattr(v, "__module__", None) not in ("typing", "importlib")}
     return {n: v for n, v in found.items() if callable(v) and not (place == "functions" and isinstance(v, type))}
 
 

@@ -97,11 +97,33 @@ PyMethodDef functions[] = {{"_set_autocast_recorded_device", set_recorded_device
                            {"_set_autocast_enabled", set_enabled, METH_VARARGS, nullptr},
                            {"_get_autocast_dtype", get_dtype, METH_O, nullptr},
                            {"_set_autocast_dtype", set_dtype, METH_VARARGS, nullptr},
-                           {"_is_autocast_cache_enabled", is_cache_enabled, METH_NOARGS, nullptr},
-                           {"_set_autocast_cache_enabled", set_cache_enabled, METH_O, nullptr},
-                           {"_autocast_increment_nesting", increment_nesting, METH_NOARGS, nullptr},
-                           {"_autocast_decrement_nesting", decrement_nesting, METH_NOARGS, nullptr},
-                           {"_clear_autocast_cache", clear_cache, METH_NOARGS, nullptr},
+                           {"_is_autocast_cache_enabled", is_cache_enabled, METH_NOARGS,
+                            "Whether casts of leaves are kept until the outermost autocast block ends.\n"
+                            "\n"
+                            ">>> flambeau.is_autocast_cache_enabled()\n"
+                            "True"},
+                           {"_set_autocast_cache_enabled", set_cache_enabled, METH_O,
+                            "Sets whether casts of leaves are kept until the outermost autocast block ends.\n"
+                            "\n"
+                            ">>> flambeau.set_autocast_cache_enabled(True)"},
+                           {"_autocast_increment_nesting", increment_nesting, METH_NOARGS,
+                            "Enters one more autocast block; gives how many there are.\n"
+                            "\n"
+                            ">>> flambeau.autocast_increment_nesting()\n"
+                            "1\n"
+                            ">>> flambeau.autocast_decrement_nesting()\n"
+                            "0"},
+                           {"_autocast_decrement_nesting", decrement_nesting, METH_NOARGS,
+                            "Leaves an autocast block; gives how many are left.\n"
+                            "\n"
+                            ">>> flambeau.autocast_increment_nesting()\n"
+                            "1\n"
+                            ">>> flambeau.autocast_decrement_nesting()\n"
+                            "0"},
+                           {"_clear_autocast_cache", clear_cache, METH_NOARGS,
+                            "Forgets the casts of leaves.\n"
+                            "\n"
+                            ">>> flambeau.clear_autocast_cache()"},
                            {"_install_autocast_rules", install_rules, METH_O, nullptr},
                            {}};
 

@@ -185,9 +185,23 @@ PyObject* gradient_facts(PyObject*, PyObject* o) {
   });
 }
 
-PyMethodDef tools[] = {{"is_grad_enabled", is_grad_enabled, METH_NOARGS, nullptr},
+PyMethodDef tools[] = {{"is_grad_enabled", is_grad_enabled, METH_NOARGS,
+                        "Whether operators are recorded for backward().\n"
+                        "\n"
+                        ">>> with flambeau.no_grad():\n"
+                        "...     flambeau.is_grad_enabled()\n"
+                        "False\n"
+                        "\n"
+                        "See also: no_grad, enable_grad"},
                        {"_set_grad_enabled", set_grad_enabled, METH_O, nullptr},
-                       {"is_inference_mode_enabled", is_inference, METH_NOARGS, nullptr},
+                       {"is_inference_mode_enabled", is_inference, METH_NOARGS,
+                        "Whether tensors are made without what autograd needs.\n"
+                        "\n"
+                        ">>> with flambeau.inference_mode():\n"
+                        "...     flambeau.is_inference_mode_enabled()\n"
+                        "True\n"
+                        "\n"
+                        "See also: inference_mode"},
                        {"_set_inference_mode", set_inference, METH_O, nullptr},
                        {"_set_anomaly_mode", set_anomaly, METH_VARARGS, nullptr},
                        {"_get_anomaly_mode", get_anomaly, METH_NOARGS, nullptr},

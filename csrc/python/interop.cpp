@@ -679,15 +679,52 @@ PyMethodDef interop_functions[] = {
     {"_to_dlpack", to_dlpack, METH_O, nullptr},
     {"_from_dlpack", from_dlpack, METH_O, nullptr},
     {"_dlpack_device", dlpack_device, METH_O, nullptr},
-    {"get_default_dtype", get_default_dtype, METH_NOARGS, nullptr},
-    {"set_default_dtype", set_default_dtype_, METH_O, nullptr},
-    {"get_num_threads", get_threads, METH_NOARGS, nullptr},
-    {"set_num_threads", set_threads, METH_O, nullptr},
+    {"get_default_dtype", get_default_dtype, METH_NOARGS,
+     "The floating point dtype of tensors that are made without one.\n"
+     "\n"
+     ">>> flambeau.get_default_dtype()\n"
+     "torch.float32\n"
+     "\n"
+     "See also: set_default_dtype"},
+    {"set_default_dtype", set_default_dtype_, METH_O,
+     "Sets the floating point dtype of tensors that are made without one.\n"
+     "\n"
+     ">>> flambeau.set_default_dtype(flambeau.float64)\n"
+     ">>> flambeau.ones(1).dtype\n"
+     "torch.float64\n"
+     ">>> flambeau.set_default_dtype(flambeau.float32)\n"
+     "\n"
+     "See also: get_default_dtype"},
+    {"get_num_threads", get_threads, METH_NOARGS,
+     "How many threads one operator uses at most.\n"
+     "\n"
+     ">>> flambeau.get_num_threads() >= 1\n"
+     "True\n"
+     "\n"
+     "See also: set_num_threads"},
+    {"set_num_threads", set_threads, METH_O,
+     "Sets how many threads one operator uses at most.\n"
+     "\n"
+     ">>> flambeau.set_num_threads(flambeau.get_num_threads())\n"
+     "\n"
+     "See also: get_num_threads"},
     {"_thread_counters", thread_counters, METH_NOARGS, nullptr},
     {"_set_rounded_products", set_rounded_products, METH_O, nullptr},
     {"_cpu_capability", cpu_capability, METH_NOARGS, nullptr},
-    {"promote_types", promote_types, METH_VARARGS, nullptr},
-    {"can_cast", reinterpret_cast<PyCFunction>(can_cast_), METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"promote_types", promote_types, METH_VARARGS,
+     "The smallest dtype that holds the values of two others.\n"
+     "\n"
+     ">>> flambeau.promote_types(flambeau.int32, flambeau.float16)\n"
+     "torch.float16\n"
+     "\n"
+     "See also: can_cast, result_type"},
+    {"can_cast", reinterpret_cast<PyCFunction>(can_cast_), METH_VARARGS | METH_KEYWORDS,
+     "Whether results of one dtype may be written into a tensor of another.\n"
+     "\n"
+     ">>> flambeau.can_cast(flambeau.float32, flambeau.int32)\n"
+     "False\n"
+     "\n"
+     "See also: promote_types"},
     {"_memory_stats", memory_stats, METH_NOARGS, nullptr},
     {"_empty_cache", empty_cache, METH_NOARGS, nullptr},
     {"_reset_peak_memory_stats", reset_peak, METH_NOARGS, nullptr},

@@ -237,6 +237,7 @@ def _removed(name: str, instead: str) -> Any:
         )
 
     refuse.__name__ = refuse.__qualname__ = name
+    refuse.__doc__ = f"Removed; write `{instead}`.\n\n>>> callable(flambeau.{instead})\nTrue"
     return refuse
 
 
@@ -328,12 +329,22 @@ def is_same_size(self: Tensor, other: Tensor) -> bool:
 
 @_method
 def resize(self: Tensor, *sizes: Any) -> Tensor:
-    """The tensor with other sizes of as many elements."""
+    """The tensor with other sizes of as many elements.
+
+    >>> flambeau.arange(4).resize(2, 2)
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return self.reshape(*sizes)
 
 
 @_method
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """The tensor with the sizes of another of as many elements.
+
+    >>> flambeau.arange(4).resize_as(flambeau.zeros(2, 2)).shape
+    torch.Size([2, 2])
+    """
     return self.reshape(tensor.shape)
 
 
@@ -518,7 +529,11 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
 
 @_method
 def to_torch(self: Tensor) -> Any:
-    """A tensor of PyTorch over the memory of this one; its history stays behind."""
+    """A tensor of PyTorch over the memory of this one; its history stays behind.
+
+    >>> flambeau.ones(2).to_torch()
+    tensor([1., 1.])
+    """
     from flambeau._tensor import beside_torch
 
     return beside_torch.to_torch(self)
@@ -545,6 +560,12 @@ def record_stream(self: Tensor, stream: Any) -> None:
 
 @_method
 def dequantize(self: Tensor) -> Tensor:
+    """The values of a quantized tensor in float32.
+
+    >>> x = flambeau.quantize_per_tensor(flambeau.tensor([0.1, 1.0]), 0.5, 0, flambeau.quint8)
+    >>> x.dequantize()
+    tensor([0., 1.])
+    """
     return self.float()
 
 
@@ -574,7 +595,11 @@ def __dir__(self: Tensor) -> list[str]:
 
 @_method
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
-    """What `load_state_dict` puts in place of this tensor."""
+    """What `load_state_dict` puts in place of this tensor.
+
+    >>> flambeau.zeros(2).module_load(flambeau.ones(2))
+    tensor([1., 1.])
+    """
     return other if assign else self.copy_(other).detach()
 
 

@@ -89,21 +89,28 @@ autocast_increment_nesting = _C._autocast_increment_nesting
 autocast_decrement_nesting = _C._autocast_decrement_nesting
 clear_autocast_cache = _C._clear_autocast_cache
 
-# The older names, one for each device.
-is_autocast_cpu_enabled = functools.partial(is_autocast_enabled, "cpu")
-is_autocast_ipu_enabled = functools.partial(is_autocast_enabled, "ipu")
-is_autocast_xla_enabled = functools.partial(is_autocast_enabled, "xla")
-set_autocast_cpu_enabled = functools.partial(set_autocast_enabled, "cpu")
-set_autocast_ipu_enabled = functools.partial(set_autocast_enabled, "ipu")
-set_autocast_xla_enabled = functools.partial(set_autocast_enabled, "xla")
-get_autocast_cpu_dtype = functools.partial(get_autocast_dtype, "cpu")
-get_autocast_gpu_dtype = functools.partial(get_autocast_dtype, "cuda")
-get_autocast_ipu_dtype = functools.partial(get_autocast_dtype, "ipu")
-get_autocast_xla_dtype = functools.partial(get_autocast_dtype, "xla")
-set_autocast_cpu_dtype = functools.partial(set_autocast_dtype, "cpu")
-set_autocast_gpu_dtype = functools.partial(set_autocast_dtype, "cuda")
-set_autocast_ipu_dtype = functools.partial(set_autocast_dtype, "ipu")
-set_autocast_xla_dtype = functools.partial(set_autocast_dtype, "xla")
+
+def _for_device(function: Any, device_type: str, name: str, example: str) -> Any:
+    """An older name: a function for one type of device."""
+    call = functools.partial(function, device_type)
+    call.__doc__ = f"`{function.__name__}` for {device_type!r}.\n\n>>> flambeau.{name}{example}"  # type: ignore[attr-defined]
+    return call
+
+
+is_autocast_cpu_enabled = _for_device(is_autocast_enabled, "cpu", "is_autocast_cpu_enabled", "()\nFalse")
+is_autocast_ipu_enabled = _for_device(is_autocast_enabled, "ipu", "is_autocast_ipu_enabled", "()\nFalse")
+is_autocast_xla_enabled = _for_device(is_autocast_enabled, "xla", "is_autocast_xla_enabled", "()\nFalse")
+set_autocast_cpu_enabled = _for_device(set_autocast_enabled, "cpu", "set_autocast_cpu_enabled", "(False)")
+set_autocast_ipu_enabled = _for_device(set_autocast_enabled, "ipu", "set_autocast_ipu_enabled", "(False)")
+set_autocast_xla_enabled = _for_device(set_autocast_enabled, "xla", "set_autocast_xla_enabled", "(False)")
+get_autocast_cpu_dtype = _for_device(get_autocast_dtype, "cpu", "get_autocast_cpu_dtype", "()\ntorch.bfloat16")
+get_autocast_gpu_dtype = _for_device(get_autocast_dtype, "cuda", "get_autocast_gpu_dtype", "()\ntorch.float16")
+get_autocast_ipu_dtype = _for_device(get_autocast_dtype, "ipu", "get_autocast_ipu_dtype", "()\ntorch.bfloat16")
+get_autocast_xla_dtype = _for_device(get_autocast_dtype, "xla", "get_autocast_xla_dtype", "()\ntorch.bfloat16")
+set_autocast_cpu_dtype = _for_device(set_autocast_dtype, "cpu", "set_autocast_cpu_dtype", "(flambeau.bfloat16)")
+set_autocast_gpu_dtype = _for_device(set_autocast_dtype, "cuda", "set_autocast_gpu_dtype", "(flambeau.float16)")
+set_autocast_ipu_dtype = _for_device(set_autocast_dtype, "ipu", "set_autocast_ipu_dtype", "(flambeau.bfloat16)")
+set_autocast_xla_dtype = _for_device(set_autocast_dtype, "xla", "set_autocast_xla_dtype", "(flambeau.bfloat16)")
 
 
 # ---------------------------------------------------------------- contexts

@@ -102,6 +102,11 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Callable[[Tensor], No
 
 
 def reinforce(self: Tensor, reward: Any) -> None:
+    """Removed; take the gradient of `log_prob` of a distribution, times the reward.
+
+    >>> policy = flambeau.distributions.Categorical(logits=flambeau.zeros(2, requires_grad=True))
+    >>> (-policy.log_prob(policy.sample()) * 2.0).backward()
+    """
     raise RuntimeError("[reinforce] expected distributions' log_prob to be used instead, got a call of reinforce()")
 
 

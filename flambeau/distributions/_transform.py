@@ -18,7 +18,12 @@ from flambeau.distributions.utils import _sum_rightmost, lazy_property
 
 
 class Transform:
-    """A map; `inv` is its inverse as a transform."""
+    """A map with the logarithm of its derivative; `inv` is its inverse as a transform.
+
+    >>> square = flambeau.distributions.transforms.PowerTransform(flambeau.tensor(2.0))
+    >>> square(flambeau.tensor(3.0)), square.inv(flambeau.tensor(9.0))
+    (tensor(9.), tensor(3.))
+    """
 
     bijective = False
     domain: Any

@@ -40,7 +40,17 @@ class ConstraintRegistry:
 
 
 biject_to = ConstraintRegistry()
+biject_to.__doc__ = """A bijection from the real numbers to the values of a constraint.
+
+>>> flambeau.distributions.biject_to(flambeau.distributions.constraints.unit_interval)
+SigmoidTransform()
+"""
 transform_to = ConstraintRegistry()
+transform_to.__doc__ = """A map, not always a bijection, from the real numbers to the values of a constraint.
+
+>>> flambeau.distributions.transform_to(flambeau.distributions.constraints.simplex)
+SoftmaxTransform()
+"""
 
 
 def for_both(*kinds: Any) -> Callable[[Any], Any]:

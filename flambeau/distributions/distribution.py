@@ -44,7 +44,13 @@ def checked(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Distribution:
-    """A batch of random variables."""
+    """A batch of random variables; subclasses say how to draw them and how likely values are.
+
+    - batch_shape: of variables that differ in their parameters; event_shape: of one variable.
+
+    >>> isinstance(flambeau.distributions.Normal(0.0, 1.0), flambeau.distributions.Distribution)
+    True
+    """
 
     has_rsample = False
     has_enumerate_support = False
@@ -229,7 +235,11 @@ class Distribution:
 
 
 class ExponentialFamily(Distribution):
-    """Densities exp(<natural parameters, statistics> - log_normalizer + carrier): entropy follows from the normalizer."""
+    """Densities exp(<natural parameters, statistics> - log_normalizer + carrier): entropy follows from the normalizer.
+
+    >>> isinstance(flambeau.distributions.Poisson(1.0), flambeau.distributions.ExponentialFamily)
+    True
+    """
 
     @property
     def _natural_params(self) -> tuple[fl.Tensor, ...]:

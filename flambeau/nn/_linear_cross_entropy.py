@@ -32,7 +32,11 @@ def _ratio(method: str | None) -> float | None:
 class LinearCrossEntropyOptions:
     """Rows of a piece are given by `batch_chunk_size`, or chosen so that the scores of a piece are at most
     `aspect_ratio` times as many as the elements of the input. Sums are kept in `acc_dtype`, by default float32 for the
-    reduced precisions; every `acc_policy` keeps them so."""
+    reduced precisions; every `acc_policy` keeps them so.
+
+    >>> nn.LinearCrossEntropyOptions(batch_chunk_size=64).batch_chunk_size
+    64
+    """
 
     allow_retain_graph: bool = False
     batch_chunk_size: int | None = None

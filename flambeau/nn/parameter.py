@@ -25,7 +25,15 @@ class _ParameterMeta(type(Tensor)):  # type: ignore[misc]
 
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
-    """A tensor that a module registers as its parameter when it is assigned as an attribute."""
+    """A tensor that a module registers as its parameter when it is assigned as an attribute.
+
+    - data: the tensor, whose memory it shares; requires_grad: whether it is trained.
+
+    >>> layer = nn.Module()
+    >>> layer.scale = nn.Parameter(flambeau.ones(2))
+    >>> [name for name, _ in layer.named_parameters()]
+    ['scale']
+    """
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:
@@ -124,7 +132,13 @@ def is_lazy(param: Any) -> bool:
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):
-    """A parameter without a shape."""
+    """A parameter without a shape; the first call of its lazy module materializes it.
+
+    >>> weight = nn.UninitializedParameter()
+    >>> weight.materialize((2, 3))
+    >>> weight.shape
+    torch.Size([2, 3])
+    """
 
     cls_to_become = Parameter
 
@@ -148,7 +162,15 @@ class _BufferMeta(type(Tensor)):  # type: ignore[misc]
 
 
 class Buffer(Tensor, metaclass=_BufferMeta):
-    """A tensor that a module registers as its buffer when it is assigned as an attribute."""
+    """A tensor that a module registers as its buffer when it is assigned as an attribute.
+
+    - data: the tensor; persistent: whether it belongs to the state dict.
+
+    >>> layer = nn.Module()
+    >>> layer.mean = nn.Buffer(flambeau.zeros(2))
+    >>> [name for name, _ in layer.named_buffers()]
+    ['mean']
+    """
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         buffer = (
@@ -164,7 +186,13 @@ class Buffer(Tensor, metaclass=_BufferMeta):
 
 
 class UninitializedBuffer(UninitializedTensorMixin, Tensor):
-    """A buffer without a shape."""
+    """A buffer without a shape; the first call of its lazy module materializes it.
+
+    >>> mean = nn.UninitializedBuffer()
+    >>> mean.materialize((2,))
+    >>> mean.shape
+    torch.Size([2])
+    """
 
     cls_to_become = Tensor
 

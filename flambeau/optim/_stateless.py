@@ -20,6 +20,16 @@ def swap_in_optimizer_params_and_state(
     """Within the block, steps work on these parameters, given in the optimizer's order, and on this state dict.
 
     What steps write into the given tensors stays; anything else that they change in the optimizer is undone.
+
+    >>> weight = flambeau.nn.Parameter(flambeau.ones(1))
+    >>> optimizer = flambeau.optim.SGD([weight], lr=0.1)
+    >>> other = flambeau.ones(1, requires_grad=True)
+    >>> other.grad = flambeau.ones(1)
+    >>> state = optimizer.state_dict()
+    >>> with flambeau.optim.swap_in_optimizer_params_and_state(optimizer, {"weight": other}, state):
+    ...     optimizer.step()
+    >>> other.detach(), weight.detach()
+    (tensor([0.9000]), tensor([1.]))
     """
     new_parameters = list(swapin_parameters.values())
     groups = optimizer.param_groups

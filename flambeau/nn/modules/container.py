@@ -18,7 +18,11 @@ __all__ = ["Container", "Sequential", "ModuleList", "ModuleDict", "ParameterList
 
 
 class Container(Module):
-    """A module that holds the given modules by name."""
+    """A module that holds the given modules by name.
+
+    >>> nn.Container(head=nn.ReLU()).head
+    ReLU()
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()

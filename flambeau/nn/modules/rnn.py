@@ -23,7 +23,12 @@ def _apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Ten
 
 
 class RNNBase(Module):
-    """What the networks share: weights named by layer and direction, checks of arguments, and the order of samples."""
+    """What the networks share: weights named by layer and direction, checks of arguments, and the order of samples.
+
+    >>> network = nn.RNNBase("GRU", 2, 3)
+    >>> network.weight_ih_l0.shape
+    torch.Size([9, 2])
+    """
 
     mode: str
     input_size: int
@@ -342,7 +347,11 @@ class LSTM(RNNBase):
 
 
 class RNNCellBase(Module):
-    """Weights of one step, for input and hidden state, of all gates together."""
+    """Weights of one step, for input and hidden state, of all gates together.
+
+    >>> nn.RNNCellBase(2, 3, bias=True, num_chunks=4).weight_ih.shape
+    torch.Size([12, 2])
+    """
 
     input_size: int
     hidden_size: int

@@ -10,7 +10,11 @@ __all__ = ["DataParallel", "data_parallel"]
 
 
 class DataParallel(Module):
-    """Calls its module; with no GPU there is nothing to spread the batch over."""
+    """Calls its module; with no GPU there is nothing to spread the batch over.
+
+    >>> nn.DataParallel(nn.ReLU())(flambeau.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
 
     def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
         super().__init__()
