@@ -687,6 +687,24 @@ PyObject* register_hook(PyObject* self, PyObject* fn) {
 PyObject* has_hooks(PyObject* self, PyObject*) {
   return PyBool_FromLong(autograd::has_hooks(*impl_of(self)));
 }
+PyObject* leaf_hooks(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const Tensor t = unwrap(self);
+    Object before = own(PyList_New(0)), after = own(PyList_New(0));
+    const auto* m = static_cast<const autograd::Meta*>(t.impl()->autograd.get());
+    const auto list = [](const std::vector<Ref<autograd::Hook>>& hooks, PyObject* into) {
+      for (const auto& hook : hooks) {
+        const auto* python = dynamic_cast<const PyHook*>(hook.get());
+        if (PyList_Append(into, python ? python->fn : Py_None) < 0) throw PythonError();
+      }
+    };
+    if (m && m->extras) {
+      list(m->extras->hooks, before.get());
+      list(m->extras->post_accumulate, after.get());
+    }
+    return Py_BuildValue("(OO)", before.get(), after.get());
+  });
+}
 PyObject* register_post_accumulate(PyObject* self, PyObject* fn) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(self);
@@ -711,6 +729,7 @@ PyMethodDef methods[] = {
     {"retain_grad", retain_grad, METH_NOARGS, nullptr},
     {"_register_hook", register_hook, METH_O, nullptr},
     {"_has_hooks", has_hooks, METH_NOARGS, "Whether functions run when a gradient arrives here."},
+    {"_leaf_hooks", leaf_hooks, METH_NOARGS, "A leaf's hooks before and after its gradient is accumulated."},
     {"_register_post_accumulate_grad_hook", register_post_accumulate, METH_O, nullptr},
     {}};
 

@@ -15,7 +15,7 @@ import types
 from typing import Any
 
 from flambeau import _C
-from flambeau._dynamo import arrays, breaks, draws, gradients, mappings, overriding
+from flambeau._dynamo import arrays, breaks, draws, gradients, mappings, overriding, wrappers
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import CONSTANTS, MISSING, fl_module, is_mutable_class, is_result_tuple, lookup_type
@@ -135,6 +135,10 @@ def _native_attribute(tracer: Tracer, value: Any, name: str) -> Any:
 def _load_from_tensor(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
     if tensor.cls is not _C.Tensor and overriding.lookup_member(tensor.cls, name) is not NULL:
         return _load_from_subclass(tracer, tensor, name)
+    if tensor.cls is not _C.Tensor and wrappers.is_wrapper(tensor.cls):
+        member = wrappers.load(tracer, tensor, name)
+        if member is not NULL:
+            return member
     if (
         name in _HISTORY_ATTRIBUTES
         and tensor.source is not None

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import flambeau as fl
 from flambeau import _C
 from flambeau import _logging as logs
-from flambeau._dynamo import backends, breaks, calls, config, exc, functions, guards, interpreter, overriding
+from flambeau._dynamo import backends, breaks, calls, config, exc, functions, guards, interpreter, overriding, wrappers
 from flambeau._dynamo.break_code import BreakCode
 from flambeau._dynamo.breaks import Break, GraphBreakError, SkipFrame, Unsupported, UserError
 from flambeau._dynamo.bytecode import Handler
@@ -418,6 +418,8 @@ class Unit:
         tracer.builder.inputs = [traced for traced in tracer.builder.inputs if traced.node.users]
         for traced in tracer.builder.inputs:
             traced.node.meta["member"] = traced.source is not None and member_root(traced.source) is not None
+        examples = [t.fake if isinstance(t, TracedTensor) else t.hint for t in tracer.builder.inputs]
+        examples, on_wholes = wrappers.open_graph(tracer, examples)
         module = GraphModule(fl.nn.Module(), graph)
         module.meta["origin"] = self._origin()
         counters["stats"]["unique_graphs"] += 1
@@ -428,10 +430,10 @@ class Unit:
             report.operations += tracer.builder.operations
         if logs.enabled("graph_code"):
             logs.log("graph_code", f"{self._where()}\n{module.code}")
-        examples = [t.fake if isinstance(t, TracedTensor) else t.hint for t in tracer.builder.inputs]
         runner = settings.backend(module, examples, **settings.options)
         if not callable(runner):
             raise TypeError(f"[compile] expected a callable from the backend, got {type(runner).__name__}")
+        runner = on_wholes(runner)
         subclasses = any(isinstance(t, TracedTensor) and overriding.overrides(t.cls) for t in tracer.builder.inputs)
         return overriding.plainly(runner) if subclasses else runner
 

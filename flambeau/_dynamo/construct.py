@@ -14,7 +14,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import arrays, breaks, mappings
+from flambeau._dynamo import arrays, breaks, mappings, wrappers
 from flambeau._dynamo.arrays import ArrayMethod
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import fl_module, is_native_class, is_result_tuple, lookup_type
@@ -74,6 +74,8 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     module = fl_module()
     if module != () and issubclass(cls, module):
         return _construct_module(tracer, cls, args, kwargs)
+    if wrappers.is_wrapper(cls):
+        return wrappers.record(tracer.builder, "call_function", cls, args, kwargs)
     if issubclass(cls, _C.Tensor):
         raise Unsupported(breaks.UNKNOWN_CALL, f"construction of a {cls.__name__}")
     if is_result_tuple(cls) and cls.__module__.startswith("torch"):

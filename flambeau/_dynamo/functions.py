@@ -22,7 +22,18 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import arrays, attributes, breaks, classes, gradients, mappings, opaque, overriding, subgraphs
+from flambeau._dynamo import (
+    arrays,
+    attributes,
+    breaks,
+    classes,
+    gradients,
+    mappings,
+    opaque,
+    overriding,
+    subgraphs,
+    wrappers,
+)
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import SkipFrame, Unsupported, UserError
 from flambeau._dynamo.calls import SPECIAL, call, call_with_hooks
@@ -559,6 +570,10 @@ _LAZY: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("flambeau.func.batching", "_call_batched", opaque.call_batched),
     ("flambeau.func.transforms", "_leave", opaque.leave_level),
     ("flambeau.utils.checkpoint", "checkpoint", opaque.checkpoint),
+    *(
+        ("flambeau.distributed.tensor._api", name, wrappers.constructor("flambeau.distributed.tensor._api", name))
+        for name in "_from_local distribute_tensor empty full ones rand randn zeros".split()
+    ),
 )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import breaks, overriding
+from flambeau._dynamo import breaks, overriding, wrappers
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.effects import Gradient
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
@@ -147,7 +147,7 @@ def gradients_of(roots: Any, inputs: Any, gradients: Any, **options: Any) -> Any
 
 def owned(computed: Any, leaves: Any, others: Any) -> list[Any]:
     """Gradients in memory of their own, as the engine leaves them on tensors."""
-    taken = {t.untyped_storage()._cdata for t in (*leaves, *others) if t is not None}
+    taken = {_memory(t)._cdata for t in (*leaves, *others) if t is not None}
     results = []
     gradients: list[Any] = list(computed)
     for i, leaf in enumerate(leaves):
@@ -156,13 +156,18 @@ def owned(computed: Any, leaves: Any, others: Any) -> list[Any]:
             own = dense and alone
         else:
             # Nothing can be told from counts here: the record holds all tensors.
-            storage = gradients[i].untyped_storage()
+            storage = _memory(gradients[i])
             results.append(storage)
             own = dense and storage._cdata not in taken
             taken.add(storage._cdata)
         if not own:
             gradients[i] = fl.empty_like(leaf, dtype=gradients[i].dtype, requires_grad=False).copy_(gradients[i])
     return gradients
+
+
+def _memory(tensor: Any) -> Any:
+    """The storage of a tensor, or of the part that it wraps."""
+    return (tensor._local_tensor if wrappers.is_wrapper(type(tensor)) else tensor).untyped_storage()
 
 
 # ---------------------------------------------------------------------------------------------- calls of the program
@@ -210,8 +215,9 @@ def backward(
         # Raises, as the program would.
         rehearsal.run(fl.autograd.backward, twins, rehearsal.of(gradients), retain, create)
         raise Unsupported(breaks.BACKWARD, "to no leaf")
+    reducers = _reducers_of(leaves)
     for leaf in leaves:
-        _check_leaf(leaf)
+        _check_leaf(leaf, bool(reducers))
     if inputs is None:
         behind = {id(node) for node in reached}
         leaves = leaves + [t for t in tracer.effects.retained if id(rehearsal.of(t).grad_fn) in behind]
@@ -239,6 +245,9 @@ def backward(
                 store_grad(tracer, leaf, result)
         if old is not None and create:
             raise Unsupported(breaks.BACKWARD, "with create_graph, onto a gradient that exists")
+    for reducer in reducers:
+        tracer.outside.wrap(reducer, tracer.outside.sources.constant(reducer))
+        tracer.call(tracer.load_attribute(reducer, "reduce_in_graph"), (), {})
 
 
 def grad(
@@ -288,7 +297,27 @@ def _leaf(tracer: Tracer, twin: Any) -> Any:
     return traced
 
 
-def _check_leaf(leaf: TracedTensor) -> None:
+def reducer_of(tensor: Any) -> Any:
+    """The object behind the only hook of a leaf, where a graph can do what the hook does: data-parallel training."""
+    before, after = tensor._leaf_hooks()
+    return getattr(after[0], "reducer", None) if not before and len(after) == 1 else None
+
+
+def _reducers_of(leaves: list[TracedTensor]) -> list[Any]:
+    """What averages the gradients of leaves over processes. A graph does it where all of its parameters have a gradient."""
+    hooked = [leaf for leaf in leaves if leaf.real is not None and leaf.real._has_hooks()]
+    reducers = list({id(r): r for leaf in hooked if (r := reducer_of(leaf.real)) is not None}.values())
+    for reducer in reducers:
+        own = {id(leaf.real) for leaf in hooked if reducer_of(leaf.real) is reducer}
+        if not reducer.fits_graph() or any(id(parameter) not in own for parameter in reducer.parameters):
+            raise Unsupported(breaks.BACKWARD, "to some parameters of a data-parallel module, or with its hooks")
+    for leaf in hooked:
+        if (reducer := reducer_of(leaf.real)) is not None and leaf.source is not None:
+            leaf.source.apply(reducer_of).check("id", reducer)
+    return reducers
+
+
+def _check_leaf(leaf: TracedTensor, reduced: bool = False) -> None:
     """Gradients end here, and nobody else waits for them."""
     if leaf.real is None or leaf.source is None:
         return
@@ -296,7 +325,8 @@ def _check_leaf(leaf: TracedTensor) -> None:
         raise Unsupported(breaks.BACKWARD, "into the history of an argument")
     if leaf.cls is _C.Tensor:
         leaf.source.attribute("is_leaf").check("equals", True)
-    _check_hooks(leaf)
+    if not reduced or reducer_of(leaf.real) is None:
+        _check_hooks(leaf)
 
 
 def _check_hooks(tensor: Any) -> None:
@@ -322,6 +352,8 @@ def _result(tracer: Tracer, node: Any, index: int, leaf: TracedTensor, gradient:
     item = tracer.builder.graph.call_function(operator.getitem, (node, index))
     item.meta["stack_trace"] = node.meta.get("stack_trace")
     tracer.builder.rehearsal.values[item] = gradient
+    if wrappers.is_wrapper(type(gradient)):
+        return wrappers.adopt(tracer.builder, item, gradient)
     meta = gradient.detach()
     own, strides = leaf.fake.geometry, tuple(meta.stride())
     if not leaf.fake.is_symbolic:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import breaks, overriding
+from flambeau._dynamo import breaks, overriding, wrappers
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import CONSTANTS, LITERALS, Function, OverridableFunction, Size, is_result_tuple
 from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
@@ -145,6 +145,8 @@ class GraphBuilder:
         overridden = overriding.dispatch(self.tracer, op, target, args, kwargs)
         if overridden is not NULL:
             return overridden
+        if wrappers.among(args) or wrappers.among(kwargs.values()):
+            return wrappers.record(self, op, target, args, kwargs)
         fake_args, fake_kwargs = _fake_of(args, name), _fake_of(kwargs, name)
         versions = [(t, t._version) for t in tensors_in((*fake_args, *fake_kwargs.values()))]
         try:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau import _C
-from flambeau._dynamo import arrays, breaks, config, overriding
+from flambeau._dynamo import arrays, breaks, config, overriding, wrappers
 from flambeau._dynamo.breaks import Unsupported
 from flambeau._dynamo.effects import Overlay, Shadow
 from flambeau._dynamo.kinds import (
@@ -147,7 +147,10 @@ class Outside:
         cls = type(value)
         if cls is not _C.Tensor and not is_parameter_class(cls):
             source.check("type", cls)
-            overriding.check_subclass(cls)
+            if wrappers.is_wrapper(cls):
+                wrappers.check_input(value, source)
+            else:
+                overriding.check_subclass(cls)
         with disabled():  # what a subclass answers about itself is no fact
             traced = self.tracer.builder.add_input(value, source)
         self.memo[id(value)] = (value, traced)
@@ -170,11 +173,12 @@ class Outside:
 
     def _dynamic_dims(self, value: Any, source: Source) -> list[int]:
         """Sizes of arguments are symbols, those of parameters and other fixtures are numbers."""
-        if self.dynamic is False:
+        if self.dynamic is False or wrappers.is_wrapper(type(value)):
             return []
         state = getattr(value, "__dict__", None) or {}
         asked = state.get("_dynamo_dynamic", ())
-        if source.in_module or _rooted_in_constant(source) or is_parameter_class(type(value)):
+        fixture = source.in_module or _rooted_in_constant(source) or is_parameter_class(type(value))
+        if fixture or _is_optimizer_state(source):
             return sorted(d % value.ndim for d in asked)
         fixed = {d % value.ndim for d in state.get("_dynamo_static", ())}
         return [d for d in range(value.ndim) if d not in fixed]
@@ -405,6 +409,12 @@ def _is_rate(source: Source) -> bool:
     if source.kind != "dict_item" or source.key != "lr" or source.parent is None or source.parent.parent is None:
         return False
     return bool(source.parent.parent.key == "param_groups")
+
+
+def _is_optimizer_state(source: Source) -> bool:
+    """Whether a place is in the state that an optimizer keeps for a parameter: of the parameter's sizes, or a single number."""
+    owner = source.parent.parent if source.kind == "dict_item" and source.parent is not None else None
+    return owner is not None and owner.key == "state"
 
 
 def _rooted_in_constant(source: Source) -> bool:

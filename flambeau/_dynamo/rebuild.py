@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flambeau import _C
-from flambeau._dynamo import breaks, classes, gradients
+from flambeau._dynamo import breaks, classes, gradients, wrappers
 from flambeau._dynamo.arrays import ArrayMethod, TracedArray
 from flambeau._dynamo.breaks import SkipFrame, Unsupported
 from flambeau._dynamo.effects import Shadow
@@ -203,7 +203,8 @@ class Rebuilder:
         if name is None:
             name = self.output_names[id(value)] = f"t{len(self.outputs)}"
             self.outputs.append(value)
-            if type(value) is TracedTensor and value.cls is not _C.Tensor:  # graphs return plain tensors
+            # Graphs return plain tensors, or wrappers.
+            if type(value) is TracedTensor and value.cls is not _C.Tensor and not wrappers.is_wrapper(value.cls):
                 as_subclass = self.names.add(_C._as_subclass)
                 name = self.output_names[id(value)] = self._assign(
                     f"{as_subclass}({name}, {self.names.add(value.cls)})"

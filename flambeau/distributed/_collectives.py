@@ -246,6 +246,8 @@ def all_gather(tensor_list: Any, tensor: Tensor, group: Any = None, async_op: bo
     if member is None:
         _warn_not_in_group("all_gather")
         return None
+    if flambeau.compiler.is_compiling():
+        return _in_graph.all_gather(tensor_list, tensor, member, async_op)
     return _submit(member, "all_gather", (tensor_list, tensor), [tensor_list], async_op)
 
 
@@ -345,6 +347,8 @@ def reduce_scatter(
     if member is None:
         _warn_not_in_group("reduce_scatter")
         return None
+    if flambeau.compiler.is_compiling():
+        return _in_graph.reduce_scatter(output, input_list, op, member, async_op)
     _check_complex("reduce_scatter", output, op)
     number, sent = member.reducing(op, input_list, False)
     return _submit(member, "reduce_scatter", (output, sent, number), [output], async_op)

@@ -10,7 +10,10 @@ from typing import Any
 import flambeau
 from flambeau.distributed._types import ReduceOp, Work
 
-__all__ = ["all_gather_into_tensor", "all_reduce", "all_to_all_single", "broadcast", "reduce_scatter_tensor"]
+__all__ = [
+    "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all_single", "broadcast", "reduce_scatter",
+    "reduce_scatter_tensor",
+]  # fmt: skip
 
 _NAMES = {
     ReduceOp.SUM: "sum", ReduceOp.AVG: "avg", ReduceOp.PRODUCT: "product", ReduceOp.MIN: "min", ReduceOp.MAX: "max",
@@ -30,6 +33,18 @@ def all_reduce(tensor: Any, op: Any, member: Any, async_op: bool) -> Work | None
 def broadcast(tensor: Any, root: int, member: Any, async_op: bool) -> Work | None:
     tensor.copy_(flambeau.ops._c10d_functional.broadcast(tensor, root, member.group_name))
     return _done(tensor, async_op)
+
+
+def all_gather(outputs: list[Any], tensor: Any, member: Any, async_op: bool) -> Work | None:
+    count = member.size()
+    whole = flambeau.ops._c10d_functional.all_gather_into_tensor(tensor, count, member.group_name)
+    for output, part in zip(outputs, whole.view(count, *tensor.shape).unbind(0)):
+        output.copy_(part.view(output.shape))
+    return _done(outputs, async_op)
+
+
+def reduce_scatter(output: Any, inputs: list[Any], op: Any, member: Any, async_op: bool) -> Work | None:
+    return reduce_scatter_tensor(output, flambeau.stack(inputs), op, member, async_op)
 
 
 def all_gather_into_tensor(output: Any, tensor: Any, member: Any, async_op: bool) -> Work | None:

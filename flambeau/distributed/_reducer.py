@@ -10,7 +10,6 @@ gradient, and no process has to know beforehand what the others use.
 from __future__ import annotations
 
 import enum
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -158,6 +157,18 @@ def _verify_params_across_processes(group: ProcessGroup, tensors: Sequence[Tenso
                 )
 
 
+class _GradientHook:
+    """Tells a reducer that the gradient of one of its parameters is there."""
+
+    __slots__ = ("index", "reducer")
+
+    def __init__(self, reducer: Reducer, index: int) -> None:
+        self.reducer, self.index = reducer, index
+
+    def __call__(self, parameter: Tensor) -> None:
+        self.reducer._on_gradient(self.index, parameter)
+
+
 class Reducer:
     """Averages the gradients of parameters over a group."""
 
@@ -190,7 +201,7 @@ class Reducer:
         self._running = False
         self.backwards = 0
         self._handles = [
-            parameter.register_post_accumulate_grad_hook(functools.partial(self._on_gradient, index))
+            parameter.register_post_accumulate_grad_hook(_GradientHook(self, index))
             for index, parameter in enumerate(self.parameters)
         ]
 
@@ -309,6 +320,27 @@ class Reducer:
                 parameter.grad = view.clone()
             else:
                 gradient.copy_(view)
+
+    # ------------------------------------------------------------------------------------ in a captured graph
+
+    def fits_graph(self) -> bool:
+        """Whether a graph that holds the whole backward pass can average the gradients: `reduce_in_graph`."""
+        return self.hook is None and self.divisor is None and not self.group.superseded
+
+    def reduce_in_graph(self) -> None:
+        """What the hooks do, where a graph is captured after its backward pass: an operator for each bucket."""
+        if not self.enabled:
+            return
+        name = self.group.group_name
+        with flambeau.no_grad():
+            for bucket in self.buckets:
+                sizes = [parameter.numel() for parameter in bucket.parameters]
+                flat = flambeau.cat([parameter.grad.reshape(-1) for parameter in bucket.parameters])
+                reduced = flambeau.ops._c10d_functional.all_reduce(flat, "avg", name)
+                for parameter, part in zip(bucket.parameters, reduced.split(sizes)):
+                    parameter.grad = part.view(parameter.shape)
+        for action in self.after:
+            action()
 
     def shadow(self) -> None:
         """What a process without inputs contributes to the reductions of the others: zeros."""

@@ -35,6 +35,10 @@ class OperatorRecorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        wrapper = next((cls for cls in types if is_traceable_wrapper_subclass_type(cls)), None)
+        if wrapper is not None:  # what it makes of the call is recorded
+            with self:
+                return wrapper.__torch_dispatch__(func, types, args, kwargs)
         decomposition = self.decomposition(func)
         if decomposition is not None:
             with self:

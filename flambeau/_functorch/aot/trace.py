@@ -22,7 +22,7 @@ import flambeau as fl
 from flambeau import _C
 from flambeau.ops.recording import DependsOnData, refused
 from flambeau.ops.recording import state as recording
-from flambeau.utils._python_dispatch import OperatorRecorder
+from flambeau.utils._python_dispatch import OperatorRecorder, is_traceable_wrapper_subclass, transform_subclass
 
 __all__ = ["RecordedCall", "Failed", "Trace", "Unsupported", "RecordedValue", "trace_joint"]
 
@@ -309,6 +309,8 @@ def _names(func: Any) -> set[str]:
 
 def _twin(tensor: Any) -> Any:
     """A tensor without data that looks like the given one, as a leaf."""
+    if is_traceable_wrapper_subclass(tensor):
+        return transform_subclass(tensor, lambda _, part: _twin(part))
     twin = fl.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
     if tensor._is_wrapped_number():
         return twin._mark_wrapped_number()

@@ -18,6 +18,7 @@ import flambeau
 from flambeau import _C
 from flambeau.distributed import _groups
 from flambeau.distributed.device_mesh import DeviceMesh, init_device_mesh
+from flambeau.distributed.fsdp import _in_graph
 from flambeau.distributed.fsdp._parameters import ParameterGroup, ShardedParameter
 from flambeau.distributed.tensor.placement_types import Shard
 
@@ -76,9 +77,12 @@ class _State:
         self.backward_prefetch: list[_State] = []
 
     def before_forward(self, module: Any, inputs: Any, kwargs: Any) -> Any:
-        self.group.unshard()
-        for ahead in self.forward_prefetch:
-            ahead.group.start_gathering()
+        if flambeau.compiler.is_compiling() and self.group.fits_graph():
+            _in_graph.show(self.group)
+        else:
+            self.group.unshard()
+            for ahead in self.forward_prefetch:
+                ahead.group.start_gathering()
         if self.policy.cast_forward_inputs and self.policy.param_dtype is not None:
             dtype = self.policy.param_dtype
 
@@ -92,6 +96,9 @@ class _State:
         if self.policy.output_dtype is not None:
             dtype = self.policy.output_dtype
             output = _map(output, lambda t: t.to(dtype) if t.is_floating_point() else t)
+        if flambeau.compiler.is_compiling() and self.group.fits_graph():
+            _in_graph.hide(self.group)
+            return output
         if flambeau.is_grad_enabled():
             _map(output, self._watch)
         if self.group.reshard_after_forward or not flambeau.is_grad_enabled():

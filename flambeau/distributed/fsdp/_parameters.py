@@ -189,6 +189,10 @@ class ParameterGroup:
         self._gathered_version = 0
         self._reducing: list[tuple[Any, list[ShardedParameter], Any, Any]] = []
 
+    def fits_graph(self) -> bool:
+        """Whether a captured graph can gather and reduce (`_in_graph.py`)."""
+        return self.reduces and self.comm_hook is None and not self.is_whole
+
     def unshard(self, cast: bool = True) -> None:
         """Gathers the parameters, in the dtype of computation or, without `cast`, in their own."""
         if not cast:

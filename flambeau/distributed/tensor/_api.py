@@ -16,6 +16,7 @@ from flambeau.distributed.tensor._dispatch import dispatch
 from flambeau.distributed.tensor._redistribute import redistribute_local
 from flambeau.distributed.tensor._spec import DTensorSpec, TensorMeta, local_shape, normalize_placements
 from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from flambeau.ops.recording import state as recording
 
 __all__ = [
     "DTensor", "distribute_module", "distribute_tensor", "empty", "full", "ones", "rand", "randn", "zeros",
@@ -72,12 +73,47 @@ class _Redistribute(Function):
         return DTensor(local, DTensorSpec(spec.mesh, wanted, spec.tensor_meta), requires_grad=False), None, None
 
 
+def _from_local(
+    local_tensor: Any,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+    *,
+    run_check: bool = False,
+    shape: Any = None,
+    stride: Any = None,
+    grad_placements: Any = None,
+) -> DTensor:
+    """The tensor whose part on each process is `local_tensor`; parts of a division are taken to be equally large unless
+    `shape` and `stride` of the whole are given."""
+    mesh = device_mesh or _mesh_resources.get_current_mesh()
+    normal = normalize_placements(placements, mesh, local_tensor.dim())
+    if run_check:
+        for mesh_dim, placement in enumerate(normal):
+            if placement.is_replicate():
+                with flambeau.no_grad():
+                    collectives.broadcast(local_tensor.detach(), group=mesh.get_group(mesh_dim), group_src=0)
+    if shape is None:
+        sizes, steps = list(local_tensor.shape), list(local_tensor.stride())
+        for mesh_dim, placement in enumerate(normal):
+            if isinstance(placement, Shard):
+                own, count = sizes[placement.dim], mesh.size(mesh_dim)
+                sizes[placement.dim] = own * count
+                for dim in range(len(steps)):
+                    if dim != placement.dim and steps[dim] >= steps[placement.dim] * max(own, 1):
+                        steps[dim] *= count
+        shape, stride = sizes, steps
+    return _FromLocal.apply(local_tensor, mesh, normal, tuple(shape), tuple(stride))
+
+
 class DTensor(flambeau.Tensor):
     """A tensor on a mesh. It has the shape of the whole; operators run on the parts and communicate as needed."""
 
     _local_tensor: flambeau.Tensor
     _spec: DTensorSpec
     __torch_function__ = _C._disabled_torch_function_impl
+    _wraps_part = True  # see flambeau/_dynamo/wrappers.py
+    _sees_parts = False  # `dispatch` takes operators apart itself
+    from_local = staticmethod(_from_local)
 
     @staticmethod
     def __new__(cls, local_tensor: Any, spec: DTensorSpec, *, requires_grad: bool = False) -> DTensor:
@@ -94,38 +130,6 @@ class DTensor(flambeau.Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return dispatch(DTensor, func, args, kwargs or {})
 
-    @staticmethod
-    def from_local(
-        local_tensor: Any,
-        device_mesh: DeviceMesh | None = None,
-        placements: Sequence[Placement] | None = None,
-        *,
-        run_check: bool = False,
-        shape: Any = None,
-        stride: Any = None,
-        grad_placements: Any = None,
-    ) -> DTensor:
-        """The tensor whose part on each process is `local_tensor`; parts of a division are taken to be equally large unless
-        `shape` and `stride` of the whole are given."""
-        mesh = device_mesh or _mesh_resources.get_current_mesh()
-        normal = normalize_placements(placements, mesh, local_tensor.dim())
-        if run_check:
-            for mesh_dim, placement in enumerate(normal):
-                if placement.is_replicate():
-                    with flambeau.no_grad():
-                        collectives.broadcast(local_tensor.detach(), group=mesh.get_group(mesh_dim), group_src=0)
-        if shape is None:
-            sizes, steps = list(local_tensor.shape), list(local_tensor.stride())
-            for mesh_dim, placement in enumerate(normal):
-                if isinstance(placement, Shard):
-                    own, count = sizes[placement.dim], mesh.size(mesh_dim)
-                    sizes[placement.dim] = own * count
-                    for dim in range(len(steps)):
-                        if dim != placement.dim and steps[dim] >= steps[placement.dim] * max(own, 1):
-                            steps[dim] *= count
-            shape, stride = sizes, steps
-        return _FromLocal.apply(local_tensor, mesh, normal, tuple(shape), tuple(stride))
-
     def to_local(self, *, grad_placements: Any = None) -> Any:
         """This process's part; gradients flow back to the whole."""
         if not flambeau.is_grad_enabled():
@@ -134,6 +138,16 @@ class DTensor(flambeau.Tensor):
             None if grad_placements is None else normalize_placements(grad_placements, self.device_mesh, self.dim())
         )
         return _ToLocal.apply(self, normal)
+
+    def _to_part(self) -> Any:
+        return _ToLocal.apply(self, None) if self.requires_grad and flambeau.is_grad_enabled() else self._local_tensor
+
+    @staticmethod
+    def _from_part(part: Any, spec: DTensorSpec) -> DTensor:
+        if not part.requires_grad or not flambeau.is_grad_enabled():
+            return DTensor(part, spec)
+        meta = spec.tensor_meta
+        return _FromLocal.apply(part, spec.mesh, spec.placements, tuple(meta.shape), tuple(meta.stride))
 
     def redistribute(
         self,
@@ -282,7 +296,11 @@ def distribute_tensor(
         )
     with flambeau.no_grad():
         whole = tensor.detach()
-        if src_data_rank is not None and whole.device.type != "meta":
+        if src_data_rank is not None and whole.is_meta and recording.depth:
+            for mesh_dim in range(mesh.ndim):
+                name = mesh.get_group(mesh_dim).group_name
+                whole = flambeau.ops._c10d_functional.broadcast(whole, src_data_rank, name)
+        elif src_data_rank is not None and not whole.is_meta:
             whole = whole.clone(memory_format=flambeau.contiguous_format)
             for mesh_dim in range(mesh.ndim):
                 collectives.broadcast(whole, group=mesh.get_group(mesh_dim), group_src=src_data_rank)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +13,15 @@ from flambeau.distributed.tensor._redistribute import redistribute_local
 from flambeau.distributed.tensor._spec import DTensorSpec, TensorMeta, local_shape
 from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 from flambeau.ops import tags
-from flambeau.ops.rules import named_arguments
+from flambeau.ops.rules import aten_parts, named_arguments
 from flambeau.ops.sharding import Call
 from flambeau.utils import _pytree as pytree
+from flambeau.utils._python_dispatch import _disable_current_modes, is_in_torch_dispatch_mode
 
 __all__ = ["dispatch"]
 
 _told: set[str] = set()
+_PLAIN: Any = contextlib.nullcontext()
 implicit_replication = False
 # Operators that a block such as `loss_parallel` computes itself: (class, arguments) to result, or NotImplemented.
 handlers: dict[str, Callable[[Any, tuple[Any, ...]], Any]] = {}
@@ -109,6 +112,19 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         result = handlers[name](kind, args)
         if result is not NotImplemented:
             return result
+    parts = aten_parts.find(func._full_name)
+    if parts is not None and _writes_lists(func):
+        if _is_aligned(kind, args):
+            func(*_local_lists(kind, args), **kwargs)
+            return args[0] if func._schema.returns else None
+        parts(*args, **kwargs)
+        return None
+    if parts is not None:
+        result = parts(*args, **kwargs)
+        if type(result) is tuple and result and callable(result[0]):  # another operator, with its arguments
+            func, args, kwargs = result[0], tuple(result[1]), {}
+        elif result is not NotImplemented:
+            return result
     values, structure = pytree.tree_flatten((args, kwargs))
     places, mesh = _collect(values, kind)
     if func._full_name in tags.operators("reshapes"):
@@ -116,13 +132,14 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             f"[{name}] expected an operator that keeps the shape of a DTensor, got one that changes it"
         )
     current = [_placements(name, values[place], kind, mesh) for place in places]
-    metas = [_meta(values[place]) for place in places]
-    on_meta = list(values)
-    for place, meta in zip(places, metas):
-        on_meta[place] = meta
-    meta_args, meta_kwargs = pytree.tree_unflatten(on_meta, structure)
     returns_tensors = any("Tensor" in str(returned) for returned in func._schema.returns)
-    result_on_meta = func(*meta_args, **meta_kwargs) if returns_tensors else None
+    on_meta = list(values)
+    with _disable_current_modes() if is_in_torch_dispatch_mode() else _PLAIN:  # a recorder is not to see this
+        metas = [_meta(values[place]) for place in places]
+        for place, meta in zip(places, metas):
+            on_meta[place] = meta
+        meta_args, meta_kwargs = pytree.tree_unflatten(on_meta, structure)
+        result_on_meta = func(*meta_args, **meta_kwargs) if returns_tensors else None
     outputs = [value for value in pytree.tree_leaves(result_on_meta) if isinstance(value, flambeau.Tensor)]
     required, given = _decide(func, mesh, metas, meta_args, meta_kwargs, current, outputs)
     if _writes(func) and required[0] != current[0]:
@@ -139,6 +156,33 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if not returns_tensors:
         return result
     return _wrap_all(kind, result, result_on_meta, mesh, given)
+
+
+def _writes_lists(func: Any) -> bool:
+    """Whether the operator writes to a list of tensors, as the step of an optimizer does, one position like the other."""
+    first = func._schema.arguments[0]
+    return bool(first.is_written) and str(first.type).startswith("List")
+
+
+def _is_aligned(kind: Any, args: tuple[Any, ...]) -> bool:
+    """Whether the tensors at each position of the lists are divided alike, so that the parts can be computed alone."""
+    for row in zip(*(value for value in args if isinstance(value, (list, tuple)) and value)):
+        placements = {value._spec.placements for value in row if isinstance(value, kind)}
+        wholes = any(isinstance(v, flambeau.Tensor) and not isinstance(v, kind) and v.dim() for v in row)
+        if len(placements) > 1 or wholes or any(isinstance(p, Partial) for own in placements for p in own):
+            return False
+    return True
+
+
+def _local_lists(kind: Any, args: tuple[Any, ...]) -> list[Any]:
+    return [
+        [item._local_tensor if isinstance(item, kind) else item for item in value]
+        if isinstance(value, (list, tuple))
+        else value._local_tensor
+        if isinstance(value, kind)
+        else value
+        for value in args
+    ]
 
 
 def _writes(func: Any) -> bool:

@@ -1,4 +1,7 @@
-"""Changes of placement of a local tensor, by collectives along one mesh dimension after the other."""
+"""Changes of placement of a local tensor, by collectives along one mesh dimension after the other.
+
+On tensors without data, which stand for those of a graph being recorded, collectives are functional operators.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +46,15 @@ def _all_gather(tensor: Any, dim: int, whole: int, group: Any) -> Any:
     if tensor.shape[dim] != full:
         padded = tensor.new_zeros(shape)
         padded.narrow(dim, 0, tensor.shape[dim]).copy_(tensor)
-    parts = [tensor.new_empty(shape) for _ in range(count)]
     _note("all_gather_into_tensor", padded)
-    collectives.all_gather(parts, padded, group)
+    if tensor.is_meta:
+        gathered = flambeau.ops._c10d_functional.all_gather_into_tensor(padded, count, group.group_name)
+        if dim == 0 and whole == full * count:
+            return gathered
+        parts = gathered.view(count, *shape).unbind(0)
+    else:
+        parts = [tensor.new_empty(shape) for _ in range(count)]
+        collectives.all_gather(parts, padded, group)
     return flambeau.cat([part.narrow(dim, 0, size) for part, size in zip(parts, sizes)], dim)
 
 
@@ -59,13 +68,13 @@ def _reduce_scatter(tensor: Any, dim: int, op: str, group: Any) -> Any:
     if _power(op) is not None:
         return _chunk(_all_reduce(tensor, op, group), dim, count, group.rank())
     if tensor.shape[dim] % count:
-        reduced = tensor.clone(memory_format=flambeau.contiguous_format)
-        _note("all_reduce", reduced)
-        collectives.all_reduce(reduced, _OPS[op], group)
-        return _chunk(reduced, dim, count, group.rank())
+        return _chunk(_all_reduce(tensor, op, group), dim, count, group.rank())
+    _note("reduce_scatter_tensor", tensor)
+    if tensor.is_meta:
+        rows = tensor if dim == 0 else flambeau.cat(tensor.chunk(count, dim), 0)
+        return flambeau.ops._c10d_functional.reduce_scatter_tensor(rows.contiguous(), op, count, group.group_name)
     parts = [part.contiguous() for part in tensor.chunk(count, dim)]
     result = flambeau.empty_like(parts[0])
-    _note("reduce_scatter_tensor", tensor)
     collectives.reduce_scatter(result, parts, _OPS[op], group)
     return result
 
@@ -74,8 +83,11 @@ def _all_reduce(tensor: Any, op: str, group: Any) -> Any:
     power = _power(op)
     if power is not None and power != math.inf:
         return _all_reduce(tensor**power, "sum", group) ** (1 / power)
+    _note("all_reduce", tensor)
+    if tensor.is_meta:
+        name = "max" if power is not None else op
+        return flambeau.ops._c10d_functional.all_reduce(tensor, name, group.group_name)
     result = tensor.clone(memory_format=flambeau.contiguous_format)
-    _note("all_reduce", result)
     collectives.all_reduce(result, ReduceOp.MAX if power is not None else _OPS[op], group)
     return result
 
