@@ -353,7 +353,7 @@ def _result(tracer: Tracer, node: Any, index: int, leaf: TracedTensor, gradient:
     item.meta["stack_trace"] = node.meta.get("stack_trace")
     tracer.builder.rehearsal.values[item] = gradient
     if wrappers.is_wrapper(type(gradient)):
-        return wrappers.adopt(tracer.builder, item, gradient)
+        return wrappers.adopt_tensor(tracer.builder, item, gradient)
     meta = gradient.detach()
     own, strides = leaf.fake.geometry, tuple(meta.stride())
     if not leaf.fake.is_symbolic:

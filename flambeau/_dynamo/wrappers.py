@@ -150,7 +150,7 @@ def _with_numbers(tracer: Tracer, value: Any) -> Any:
 def adopt(builder: GraphBuilder, node: Any, value: Any) -> Any:
     """What the rehearsal returned for a node, as values of the interpreter."""
     if isinstance(value, _C.Tensor):
-        return _adopt_tensor(builder, node, value)
+        return adopt_tensor(builder, node, value)
     if type(value) not in (tuple, list):
         return value
     items = []
@@ -161,7 +161,7 @@ def adopt(builder: GraphBuilder, node: Any, value: Any) -> Any:
     return type(value)(items)
 
 
-def _adopt_tensor(builder: GraphBuilder, node: Any, value: Any) -> TracedTensor:
+def adopt_tensor(builder: GraphBuilder, node: Any, value: Any) -> TracedTensor:
     shape, strides = tuple(value.shape), tuple(value.stride())
     meta = fl.empty_strided(shape, strides, dtype=value.dtype, device="meta")
     fake = builder.sizes.mode.wrap(
@@ -225,7 +225,7 @@ def _wrap_input(builder: GraphBuilder, traced: TracedTensor) -> None:
     node, cls, spec = traced.node, traced.cls, traced.real._spec
 
     def wrap(part: Any) -> Any:
-        return cls._from_part(part, spec)  # type: ignore[attr-defined]
+        return cls._from_part(part, spec)
 
     users = list(node.users)
     last = builder.last_input

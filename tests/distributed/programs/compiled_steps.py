@@ -164,7 +164,7 @@ def test_tensor_parallel_step():
 
 
 def test_gradients_are_accumulated_without_communication():
-    whole, part = data()
+    _, part = data()
     alone, parallel = model(), DDP(copy.deepcopy(model()))
     alone(part).square().mean().backward()
 
