@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -113,6 +114,7 @@ def overhead(options: Any) -> list[Figure]:
 
 
 def opencl(options: Any) -> list[Figure]:
+    os.environ.setdefault("POCL_DEVICES", "basic")  # PoCL's driver of one thread, as the CPU has
     from flambeau.backends import opencl as module
 
     sides = {

@@ -15,6 +15,7 @@
 #include "core/parallel.h"
 #include "cpu/gemm/product_finish.h"
 #include "python/library.h"
+#include "python/native_launch.h"
 #include "python/parse.h"
 
 namespace fl::py {
@@ -205,6 +206,15 @@ compiled::Step read_kernel(PyObject* step) {
   if (launch.get() != Py_None) {
     kernel.pointers = locations(FL_FIELD(step, "pointers").get());
     check_counts(kernel.pointers.size(), 0);
+    if (PyCapsule_IsValid(launch.get(), kNativeLaunch)) {
+      const auto* native =
+          static_cast<const NativeLaunch*>(PyCapsule_GetPointer(launch.get(), kNativeLaunch));
+      kernel.outside = [native, kept = shared(launch.get())](void* const* pointers, size_t count) {
+        const char* wrong = native->run(native->context, pointers, count);
+        FL_CHECK(wrong == nullptr, wrong);
+      };
+      return kernel;
+    }
     kernel.outside = [callable = shared(launch.get())](void* const* pointers, size_t count) {
       const WithGIL lock;
       const BelowModes below;

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <map>
 
 #include "core/allocator.h"
+#include "core/block_pool.h"
 #include "core/private_use.h"
 #include "dispatch/builtin.h"
 #include "dispatch/record_places.h"
@@ -363,11 +365,48 @@ PyObject* set_private_use_name(PyObject*, PyObject* name) {
   Py_RETURN_NONE;
 }
 
+DeviceAllocator python_allocator(PyObject* allocate, PyObject* free) {
+  auto* python = new PythonAllocator{Py_NewRef(allocate), Py_NewRef(free)};
+  return {[python](size_t bytes) -> void* {
+            WithGIL gil;
+            Object address =
+                own(PyObject_CallFunction(python->allocate, "n", static_cast<Py_ssize_t>(bytes)));
+            void* block = PyLong_AsVoidPtr(address.get());
+            if (!block && PyErr_Occurred()) throw PythonError();
+            return block;
+          },
+          [python](void* block, size_t bytes) {
+            if (!Py_IsInitialized()) return;
+            WithGIL gil;
+            PyObject *kind, *value, *trace;  // freeing must not disturb an error on its way
+            PyErr_Fetch(&kind, &value, &trace);
+            Object done = Object::steal(PyObject_CallFunction(python->free, "Nn", PyLong_FromVoidPtr(block),
+                                                              static_cast<Py_ssize_t>(bytes)));
+            if (!done) PyErr_WriteUnraisable(python->free);
+            PyErr_Restore(kind, value, trace);
+          }};
+}
+
+std::map<DeviceType, std::shared_ptr<BlockPool>>& pools() {
+  static auto* all = new std::map<DeviceType, std::shared_ptr<BlockPool>>;
+  return *all;
+}
+
+PyObject* empty_pool(PyObject*, PyObject* name) {
+  // _empty_pool(name): blocks of a pooled device that nobody uses are freed.
+  return guarded([&]() -> PyObject* {
+    const auto at = pools().find(parse_device(PyUnicode_AsUTF8(name)).type);
+    if (at != pools().end()) at->second->empty();
+    Py_RETURN_NONE;
+  });
+}
+
 PyObject* register_device_type(PyObject*, PyObject* args) {
-  // _register_device(name, allocate or None, free or None) -> dispatch key of the device
+  // _register_device(name, allocate or None, free or None, pooled) -> dispatch key of the device
   const char* name;
   PyObject *allocate = Py_None, *free = Py_None;
-  if (!PyArg_ParseTuple(args, "s|OO", &name, &allocate, &free)) return nullptr;
+  int pooled = 0;
+  if (!PyArg_ParseTuple(args, "s|OOp", &name, &allocate, &free, &pooled)) return nullptr;
   return guarded([&]() -> PyObject* {
     FL_CHECK_KIND(
         name[0] != 0 && std::strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == std::strlen(name),
@@ -379,26 +418,13 @@ PyObject* register_device_type(PyObject*, PyObject* args) {
     if (allocate == Py_None) {
       set_device_allocator(type, {cpu_allocate, cpu_free});
     } else {
-      auto* python = new PythonAllocator{Py_NewRef(allocate), Py_NewRef(free)};
-      set_device_allocator(
-          type, {[python](size_t bytes) -> void* {
-                   WithGIL gil;
-                   Object address =
-                       own(PyObject_CallFunction(python->allocate, "n", static_cast<Py_ssize_t>(bytes)));
-                   void* block = PyLong_AsVoidPtr(address.get());
-                   if (!block && PyErr_Occurred()) throw PythonError();
-                   return block;
-                 },
-                 [python](void* block, size_t bytes) {
-                   if (!Py_IsInitialized()) return;
-                   WithGIL gil;
-                   PyObject *kind, *value, *trace;  // freeing must not disturb an error on its way
-                   PyErr_Fetch(&kind, &value, &trace);
-                   Object done = Object::steal(PyObject_CallFunction(
-                       python->free, "Nn", PyLong_FromVoidPtr(block), static_cast<Py_ssize_t>(bytes)));
-                   if (!done) PyErr_WriteUnraisable(python->free);
-                   PyErr_Restore(kind, value, trace);
-                 }});
+      DeviceAllocator allocator = python_allocator(allocate, free);
+      if (pooled) {
+        auto pool = pools()[type] = std::make_shared<BlockPool>(std::move(allocator));
+        allocator = {[pool](size_t bytes) { return pool->allocate(bytes); },
+                     [pool](void* block, size_t bytes) { pool->free(block, bytes); }};
+      }
+      set_device_allocator(type, std::move(allocator));
     }
     return PyLong_FromLong(key_number(type));
   });
@@ -500,6 +526,7 @@ PyMethodDef library_functions[] = {
     {"_local_keys", local_keys, METH_NOARGS, nullptr},
     {"_tensor_keys", tensor_keys, METH_O, nullptr},
     {"_register_device", register_device_type, METH_VARARGS, nullptr},
+    {"_empty_pool", empty_pool, METH_O, nullptr},
     {"_name_private_use", set_private_use_name, METH_O, nullptr},
     {"_device_key", device_key, METH_O, nullptr},
     {}};

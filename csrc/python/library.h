@@ -71,6 +71,7 @@ void add_dispatch_modes(PyObject* module);
 void add_memory(PyObject* module);
 void add_lazy(PyObject* module);
 void add_outside(PyObject* module);
+void add_opencl(PyObject* module);
 void add_profiling(PyObject* module);
 
 }  // namespace fl::py

@@ -45,6 +45,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_calls(module.get());
     add_library(module.get());
     add_outside(module.get());
+    add_opencl(module.get());
     add_lazy(module.get());
     add_dispatch_modes(module.get());
     add_autograd(module.get());

@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau._inductor.ir import Access, Buffer, OperatorCall
 from flambeau._inductor.iteration import assign_passes, iteration_space
 from flambeau._inductor.printers import Launch, Printer, Work
+from flambeau._inductor.product_operands import product_operands
 from flambeau._inductor.schedule import Group, Level, Member
 from flambeau._inductor.steps import KernelStep, Location, Step
-from flambeau.backends import c99
+from flambeau.backends import c99, products
 from flambeau.backends.printer import KernelPrinter, Source
 from flambeau.backends.reductions import _ends
 from flambeau.ops.expr import Expr
@@ -31,22 +32,21 @@ class _CLaunch:
     """A kernel with everything but its addresses."""
 
     def __init__(
-        self, printer: KernelPrinter, source: str, pointers: list[tuple[Buffer, int]], integers: list[int], items: int
-    ) -> None:
-        self.printer, self.source, self.pointers = printer, source, pointers
+        self, printer: KernelPrinter, built: Any, source: str, pointers: list[tuple[Buffer, int]], integers: list[int],
+        items: int,
+    ) -> None:  # fmt: skip
+        self.printer, self.built, self.pointers = printer, built, pointers
         self.integers, self.items = integers, items
         self.scratch: Sequence[Buffer] = ()
         self.kernel = _Built(source)
-        self.built = printer._groups.get(source)
-        if self.built is None:
-            self.built = printer._groups[source] = printer.build(source, "kernel_function")
 
     def run(self, addresses: tuple[int, ...]) -> None:
         self.printer.device.launches += 1
         self.printer.launch(self.built, addresses, self.integers, (), self.items)
 
     def step(self, pointers: list[Location]) -> Step:
-        return KernelStep(0, (1, 1, 1), 0, 0, pointers, [], True, launch=self.run)
+        native = self.printer.bound(self.built, len(pointers), self.integers, self.items)
+        return KernelStep(0, (1, 1, 1), 0, 0, pointers, [], True, launch=self.run if native is None else native)
 
 
 class _Built:
@@ -60,6 +60,7 @@ class CGroupPrinter(Printer):
     """Prints groups for a device with a `KernelPrinter`."""
 
     fuses = True
+    indices = True
     small_row_sums = True
     keeps_layouts = False
     converts_loads = True
@@ -80,7 +81,33 @@ class CGroupPrinter(Printer):
         return _unclaimed(frozenset(self.printer.device.claims))
 
     def launches(self, work: list[Work]) -> list[list[Launch] | None]:
-        return [None if isinstance(item, OperatorCall) else list(self._group(item, stored)) for item, stored in work]
+        return [
+            self._product(item) if isinstance(item, OperatorCall) else list(self._group(item, stored))
+            for item, stored in work
+        ]
+
+    def _product(self, item: OperatorCall) -> list[Launch] | None:
+        """The kernel of a product of matrices, so that it needs no dispatcher; None for other calls."""
+        result = item.results[0] if len(item.results) == 1 else None
+        operands = product_operands(item.call) if item.call is not None and item.on_device else None
+        if operands is None or operands.bias is not None or result is None or item.written or 0 in result.size:
+            return None
+        buffers = {id(value): buffer for buffer, value in item.reads}
+        first, second = operands.first, operands.second
+        a, b = _matrices(first.size, first.stride), _matrices(second.size, second.stride)
+        out = _matrices(result.size, result.stride)
+        if a is None or b is None or out is None or not first.dtype == second.dtype == result.dtype:
+            return None
+        if operands.transposed:
+            b = _Matrices(b.batch, b.columns, b.rows, (b.strides[0], b.strides[2], b.strides[1]))
+        if a.columns != b.rows or not a.batch == b.batch == out.batch or not self.printer.device._has(result.dtype):
+            return None
+        sizes = (out.batch, out.rows, out.columns, a.columns)
+        product = products.plan(self.printer, result.dtype, sizes, a.strides, b.strides, out.strides)
+        if product is None:
+            return None
+        pointers = [(result, 0), (buffers[id(first)], first.offset), (buffers[id(second)], second.offset)]
+        return [_CLaunch(self.printer, product.kernel, "", pointers, product.integers, product.items)]
 
     def _group(self, group: Group, stored: set[Buffer]) -> list[Launch]:
         columns = [m for m in group.members if m.level is Level.COLUMN_REDUCTION]
@@ -116,14 +143,33 @@ class CGroupPrinter(Printer):
         return needed
 
 
+class _Matrices(NamedTuple):
+    """How a batch of matrices lies in memory; strides are of batch, rows and columns."""
+
+    batch: int
+    rows: int
+    columns: int
+    strides: tuple[int, int, int]
+
+
+def _matrices(size: tuple[int, ...], stride: tuple[int, ...]) -> _Matrices | None:
+    """A matrix, or a batch of them; None for more dimensions, unless rows follow each other through all of them."""
+    if len(size) == 2:
+        return _Matrices(1, size[0], size[1], (0, stride[0], stride[1]))
+    return _Matrices(size[0], size[1], size[2], (stride[0], stride[1], stride[2])) if len(size) == 3 else None
+
+
 @functools.cache
 def _unclaimed(claims: frozenset[str]) -> dict[str, Callable[..., Any]]:
     """Definitions of the operators that a device has no kernel for. Those that draw numbers or look at values stay calls."""
+    from flambeau._inductor.lower import lowered_in
     from flambeau.ops import tags
     from flambeau.ops.rules import definition
 
-    kept = claims | tags.operators(
-        "random", "data_dependent", "mixed_devices", "copy", "fill", "view", "update", "sequence"
+    kept = (
+        claims
+        | lowered_in("losses")
+        | tags.operators("random", "data_dependent", "mixed_devices", "copy", "fill", "view", "update", "sequence")
     )
     return {name: function for name, function in definition.all().items() if name not in kept}
 
@@ -157,16 +203,23 @@ class _Writer:
         return self.pointers[key]
 
     def element(self, access: Access) -> str:
+        return f"{self.pointer(access)}[{self._place(access) or '0'}]"
+
+    def _place(self, access: Access) -> str:
+        """The number of an element, from where the access begins."""
         terms = []
         for variable, dim in zip((f"c{k}" for k in range(len(self.space.sizes))), self.space.dims):
             stride = access.strides[dim]
             if stride:
                 terms.append(variable if stride == 1 else f"{variable} * {self._number(stride)}")
-        return f"{self.pointer(access)}[{' + '.join(terms) or '0'}]"
+        return " + ".join(terms)
 
     def load(self, access: Access) -> str:
         name = f"x{self.count}"
         self.count += 1
+        if access.buffer.source == "index":
+            self.lines.append(f"long {name} = {self._place(access) or '0'};")
+            return name
         ctype = c99.compute_type(access.buffer.dtype)
         self.lines.append(f"{ctype} {name} = ({ctype}){c99.load(access.buffer.dtype, self.element(access))};")
         return name
@@ -210,16 +263,26 @@ class _Writer:
     # ---------------------------------------------------------------- kernels
 
     def finished(self, items: int) -> _CLaunch:
-        return _CLaunch(self.printer, self.source.text(), list(self.pointers), self.numbers, items)
+        source = self.source.text()
+        built = self.printer._groups.get(source)
+        if built is None:
+            built = self.printer._groups[source] = self.printer.build(source, "kernel_function")
+        return _CLaunch(self.printer, built, source, list(self.pointers), self.numbers, items)
 
     def rows(self, members: list[Member]) -> _CLaunch:
         total = math.prod(self.space.sizes)
         if self.group.split is None:
-            self.decompose(0, len(self.sizes), "i")
+            walked = self.printer.walks_rows and len(self.sizes) > 1
+            last = len(self.sizes) - walked
+            self.decompose(0, last, "i")
+            if walked:
+                self.lines.append(f"for (long c{last} = 0; c{last} < {self.sizes[last]}; ++c{last}) {{")
             values: dict[Buffer, str] = {}
             for member in members:
                 self._point(member, values, True)
-            return self.finished(total)
+            if walked:
+                self.lines.append("}")
+            return self.finished(total // self.space.sizes[last] if walked and total else total)
         rows = math.prod(self.space.sizes[: self.split])
         self.decompose(0, self.split, "i")
         pass_of, passes = assign_passes(self.group)

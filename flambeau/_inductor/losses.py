@@ -80,7 +80,7 @@ class _Rows:
 
 def _fits(lowering: Any, scores: Any, target: Any, weight: Any) -> bool:
     return (
-        lowering.printer.random
+        lowering.printer.indices
         and weight is None
         and len(scores.size) == 2
         and len(target.size) == 1

@@ -540,7 +540,13 @@ def _lowered_in(module: str, name: str) -> Callable[[Lowering, RecordedCall], bo
         function = getattr(importlib.import_module(f"flambeau._inductor.{module}"), name)
         return bool(function(lowering, call))
 
+    handle.__module__ = f"flambeau._inductor.{module}"
     return handle
+
+
+def lowered_in(module: str) -> set[str]:
+    """The operators whose loops are written in a module."""
+    return {name for name, handle in _HANDLERS.items() if handle.__module__ == f"flambeau._inductor.{module}"}
 
 
 def _contiguous(size: tuple[int, ...]) -> tuple[int, ...]:

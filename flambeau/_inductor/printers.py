@@ -41,6 +41,7 @@ class Printer:
 
     fuses = False  # prints loops; otherwise every call stays a call
     random = False  # knows loops over random words
+    indices = False  # knows loops over the numbers of elements
     guards = False  # knows loads under conditions, so that operators that join tensors are loops
     matrix_vectors = False  # products of a matrix and one vector are loops, which fuse with what is around them
     float8 = False  # knows loops that read and write the 8-bit floats that matrix products take

@@ -228,6 +228,7 @@ class TritonPrinter(Printer):
 
     fuses = True
     random = True
+    indices = True
     guards = True
     overwrites = True
     matrix_vectors = True

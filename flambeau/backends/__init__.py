@@ -70,6 +70,7 @@ def register_device(
     *,
     allocate: Callable[[int], int] | None = None,
     free: Callable[[int, int], None] | None = None,
+    pooled: bool = False,
     copy: Callable[[Any, Any], None] | None = None,
     printer: Any = None,
     pointwise: Callable[..., None] | None = None,
@@ -93,6 +94,7 @@ def register_device(
 
     allocate       bytes -> address; without it memory comes from the CPU's allocator.
     free           (address, bytes), called when the last tensor on a block is gone.
+    pooled         blocks are kept when they are freed and used again without asking; `module.empty_cache()` frees them.
     copy           (dst, src): the bytes of one contiguous tensor to another of the same dtype and size; one side may be on
                    the host. Conversions, strides and broadcasting are derived. Not needed where the host reads the memory.
     printer        what builds and launches kernels in a C-like language (`flambeau.backends.printer.KernelPrinter`): all
@@ -114,7 +116,7 @@ def register_device(
     """
     if (allocate is None) != (free is None):
         raise ValueError("[register_device] expected both allocate and free or neither, got one")
-    key = _C._register_device(name, allocate, free)
+    key = _C._register_device(name, allocate, free, pooled)
     properties = {
         "host_readable": allocate is None if host_readable is None else host_readable,
         "dtypes": None if dtypes is None else frozenset(dtypes), "count": count, "synchronize": synchronize,

@@ -266,7 +266,7 @@ def make_module(device: RegisteredDevice, given: Any) -> None:
         "set_rng_state": lambda state, device_=None: generator.set_state(state),
         "get_rng_state_all": lambda: [generator.get_state()],
         "set_rng_state_all": lambda states: generator.set_state(states[0]),
-        "empty_cache": lambda: None, "get_device_name": lambda device_=None: name,
+        "empty_cache": lambda: flambeau._C._empty_pool(name), "get_device_name": lambda device_=None: name,
         "get_amp_supported_dtype": lambda: [flambeau.float16, flambeau.bfloat16],
         "is_bf16_supported": lambda: device._has(flambeau.bfloat16), "_is_in_bad_fork": lambda: False,
     }  # fmt: skip

@@ -8,6 +8,7 @@ matter of policy: it raises, or it runs on the host and is counted.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -23,11 +24,12 @@ _POINTWISE, _REDUCTION, _UPDATE, _RANDOM = 1, 2, 4, 8  # as in csrc/ops/outside.
 class RegisteredDevice:
     """A device type and everything it brings; `register_device` explains the arguments."""
 
-    launches = 0  # kernels run so far: hooks and kernels by name
     host_calls = 0  # operators that ran on the host because the device lacks them
 
     def __init__(self, name: str, key: int, host_fallback: bool, **properties: Any) -> None:
         self.name, self.key, self.host_fallback = name, key, host_fallback
+        self._launches = 0
+        self.native_launches = ctypes.c_int64()  # of native programs, which count in memory
         self.host_readable: bool = properties.get("host_readable", False)
         self.dtypes: frozenset[Any] | None = properties.get("dtypes")
         self.host_draws: bool = properties.get("host_draws", False)  # rejection sampling may run on the host
@@ -48,6 +50,15 @@ class RegisteredDevice:
         self._expressions: dict[Any, Any] = {}
         self._indices: Any = None
         _C._set_fallback(key, self._serve)
+
+    @property
+    def launches(self) -> int:
+        """Kernels run so far: hooks, kernels by name, and kernels of compiled programs."""
+        return self._launches + self.native_launches.value
+
+    @launches.setter
+    def launches(self, count: int) -> None:
+        self._launches = count - self.native_launches.value
 
     # ---------------------------------------------------------------- hooks
 

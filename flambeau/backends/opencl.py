@@ -1,6 +1,6 @@
 """OpenCL: the first device of the platform, or the one that FLAMBEAU_OPENCL names, through pyopencl.
 
-Memory is shared virtual memory (OpenCL 2.0), so that addresses are addresses; blocks are kept and used again. Kernels are
+Memory is shared virtual memory (OpenCL 2.0), so that addresses are addresses; blocks are pooled. Kernels are
 printed by `flambeau.backends.printer`, built once for each source, and kept on disk by the driver's own cache and here as
 binaries. Importing this module registers the device `opencl`; it raises ImportError where pyopencl or a driver is missing.
 """
@@ -52,47 +52,21 @@ _has_double = "cl_khr_fp64" in _device.extensions
 # ---------------------------------------------------------------- memory
 
 
-class _Pool:
-    """Blocks of shared virtual memory by their size, kept when they are freed."""
-
-    def __init__(self) -> None:
-        self.free_blocks: dict[int, list[int]] = {}
-        self.blocks: dict[int, Any] = {}  # allocations by address
-        self.lock = threading.Lock()
-
-    @staticmethod
-    def rounded(size: int) -> int:
-        return max(64, 1 << (size - 1).bit_length()) if size < 1 << 20 else -(-size // (1 << 20)) * (1 << 20)
-
-    def allocate(self, size: int) -> int:
-        size = self.rounded(size)
-        with self.lock:
-            kept = self.free_blocks.get(size)
-            if kept:
-                return kept.pop()
-        flags = cl.svm_mem_flags.READ_WRITE
-        if _fine_grained:
-            flags |= cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
-        block = cl.SVMAllocation(_context, size, 64, flags)
-        with self.lock:
-            self.blocks[block.svm_ptr] = block
-        return int(block.svm_ptr)
-
-    def free(self, address: int, size: int) -> None:
-        with self.lock:
-            self.free_blocks.setdefault(self.rounded(size), []).append(address)
-
-    def empty(self) -> None:
-        """Gives back what nobody uses."""
-        _queue.finish()
-        with self.lock:
-            for addresses in self.free_blocks.values():
-                for address in addresses:
-                    self.blocks.pop(address).release()
-            self.free_blocks.clear()
+_blocks: dict[int, Any] = {}  # allocations by address; those that are free stay in the device's pool
 
 
-_pool = _Pool()
+def _allocate(size: int) -> int:
+    flags = cl.svm_mem_flags.READ_WRITE
+    if _fine_grained:
+        flags |= cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
+    block = cl.SVMAllocation(_context, size, 64, flags)
+    _blocks[block.svm_ptr] = block
+    return int(block.svm_ptr)
+
+
+def _free(address: int, size: int) -> None:
+    _queue.finish()
+    _blocks.pop(address).release()
 
 
 def _copy(dst: Any, src: Any) -> None:
@@ -120,19 +94,6 @@ def _open_icd() -> Any:
         folder = Path(cl.__file__).parent.parent / "pyopencl.libs"
         icd = ctypes.CDLL(str(next(folder.glob("libOpenCL*"))))
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint
-    icd.clSetKernelArgSVMPointer.argtypes = [pointer, number, pointer]
-    icd.clSetKernelArg.argtypes = [pointer, number, size, pointer]
-    icd.clEnqueueNDRangeKernel.argtypes = [
-        pointer,
-        pointer,
-        number,
-        pointer,
-        pointer,
-        pointer,
-        number,
-        pointer,
-        pointer,
-    ]
     icd.clEnqueueSVMMemcpy.argtypes = [pointer, number, pointer, pointer, size, number, pointer, pointer]
     return icd
 
@@ -143,7 +104,7 @@ _fine_grained = bool(_device.svm_capabilities & cl.device_svm_capabilities.FINE_
 
 # ---------------------------------------------------------------- kernels
 
-_OPTIONS = ["-cl-std=CL2.0"]
+_OPTIONS = ["-cl-std=CL1.2"]  # kernels need no more; PoCL has vload for this one only
 
 
 def _folder() -> Path:
@@ -168,20 +129,18 @@ def _program(source: str) -> Any:
     return program
 
 
-class _Kernel:
-    """A built kernel and the arguments that were set last."""
-
-    def __init__(self, kernel: Any) -> None:
-        self.kernel = kernel  # keeps the handle
-        self.handle: int = kernel.int_ptr
-        self.set: list[Any] = []
-        self.group = max(1, min(64, kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, _device)))
+_ENTRIES = tuple(
+    ctypes.cast(f, ctypes.c_void_p).value
+    for f in (_icd.clSetKernelArgSVMPointer, _icd.clSetKernelArg, _icd.clEnqueueNDRangeKernel)
+)
 
 
-_integer, _real = ctypes.c_int64(), (ctypes.c_double if _has_double else ctypes.c_float)()
-_integer_at, _real_at = ctypes.byref(_integer), ctypes.byref(_real)
-_sizes = (ctypes.c_size_t * 2)()
-_global_at, _local_at = ctypes.addressof(_sizes), ctypes.addressof(_sizes) + ctypes.sizeof(ctypes.c_size_t)
+def _kernel(program: Any, name: str) -> Any:
+    """A kernel that the native side launches; it keeps the arguments that were set last."""
+    kernel = cl.Kernel(program, name)
+    group = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, _device)
+    group = max(1, min(64, group))
+    return fl._C._opencl_kernel(_ENTRIES, _queue.int_ptr, kernel.int_ptr, kernel, group, not _has_double)
 
 
 class OpenCLPrinter(KernelPrinter):
@@ -194,42 +153,31 @@ class OpenCLPrinter(KernelPrinter):
     real_type = "double" if _has_double else "float"
     index = "get_global_id(0)"
     single_suffix = ""
+    vector_type = "{}{}"
+    walks_rows = bool(_device.type & cl.device_type.CPU)
+    elements_per_item = 256 if walks_rows else 1
 
     def build(self, source: str, name: str) -> Any:
-        return _Kernel(cl.Kernel(_program(source), name))
+        program = _program(source)
+        return _kernel(program, name), program, name
 
     def launch(
         self, kernel: Any, pointers: Sequence[int], integers: Sequence[int], reals: Sequence[float], items: int
     ) -> None:
-        if items <= 0:
-            return
-        given = [*pointers, *integers, *reals, items]
-        known, handle, count = kernel.set, kernel.handle, len(pointers)
-        whole = len(given) == len(known)
-        first_real, last = count + len(integers), len(given) - 1
-        for at, value in enumerate(given):
-            if whole and known[at] == value:
-                continue
-            if at < count:
-                status = _icd.clSetKernelArgSVMPointer(handle, at, value)
-            elif at < first_real or at == last:
-                _integer.value = value
-                status = _icd.clSetKernelArg(handle, at, 8, _integer_at)
-            else:
-                _real.value = value
-                status = _icd.clSetKernelArg(handle, at, ctypes.sizeof(_real), _real_at)
-            _check(status)
-        kernel.set = given
-        group = kernel.group
-        _sizes[0], _sizes[1] = -(-items // group) * group, group
-        _check(_icd.clEnqueueNDRangeKernel(_queue.int_ptr, handle, 1, None, _global_at, _local_at, 0, None, None))
+        if items > 0:
+            fl._C._opencl_run(kernel[0], pointers, integers, reals, items)
+
+    def bound(self, kernel: Any, pointers: int, integers: Sequence[int], items: int) -> Any:
+        count = ctypes.addressof(self.device.native_launches)
+        return fl._C._opencl_bound(_kernel(*kernel[1:]), pointers, integers, items, count) if items > 0 else None
 
 
 _DTYPES = [fl.bool, fl.uint8, fl.int8, fl.int16, fl.int32, fl.int64, fl.float32, fl.float16, fl.bfloat16]
 device = register_device(
     "opencl",
-    allocate=_pool.allocate,
-    free=_pool.free,
+    allocate=_allocate,
+    free=_free,
+    pooled=True,
     copy=_copy,
     printer=OpenCLPrinter(),
     host_fallback=True,
@@ -237,5 +185,4 @@ device = register_device(
     synchronize=_queue.finish,
     accelerator=False,
 )
-device.module.empty_cache = _pool.empty
 device.module.get_device_name = lambda device_=None: name

@@ -10,12 +10,10 @@ import math
 from typing import Any
 
 import flambeau as fl
-from flambeau.backends import c99
+from flambeau.backends import c99, products
 from flambeau.backends.records import empty_as, shape_of
 
 __all__ = ["install"]
-
-_ROWS, _COLUMNS = 4, 16  # of a tile that one work item of a product computes
 
 
 def install(device: Any, printer: Any) -> None:
@@ -24,7 +22,7 @@ def install(device: Any, printer: Any) -> None:
     for name, kernel in {
         "mm": kernels.mm, "bmm": kernels.bmm, "gather": kernels.gather, "scatter.src": kernels.scatter,
         "scatter_add": kernels.scatter_add, "nonzero": kernels.nonzero, "cumsum": kernels.cumsum,
-        "cumprod": kernels.cumprod, "sort": kernels.sort, "sort.stable": kernels.sort,
+        "cumprod": kernels.cumprod, "sort": kernels.sort, "sort.stable": kernels.sort, "ones_like": kernels.ones_like,
     }.items():  # fmt: skip
         device.kernel(name)(kernel)
 
@@ -36,6 +34,10 @@ def _operator(name: str) -> Any:
 class _Primitives:
     def __init__(self, printer: Any) -> None:
         self.printer = printer
+
+    def ones_like(self, self_: Any, **options: Any) -> Any:
+        """The gradient that every backward begins with, without a detour over its definition."""
+        return fl.empty_like(self_, **options).fill_(1)
 
     # ---------------------------------------------------------------- products
 
@@ -52,16 +54,14 @@ class _Primitives:
     def _product(self, a: Any, b: Any, out: Any) -> None:
         if not out.numel():
             return
-        ctype = c99.compute_type(out.dtype)
-        if b.stride(2) != 1 and b.shape[2] > 1:
+        sizes = (*out.shape, a.shape[2])
+        product = products.plan(self.printer, out.dtype, sizes, a.stride(), b.stride(), out.stride())
+        if product is None:
             b = b.contiguous()
-        key = ("product", out.dtype)
-        kernel = self.printer.kernel(key, lambda s: _print_product(s, out.dtype, ctype))
-        batch, rows, columns = out.shape
-        tiles = (-(-rows // _ROWS), -(-columns // _COLUMNS))
-        integers = [rows, columns, a.shape[2], *tiles, *a.stride(), *b.stride()[:2], *out.stride()]
+            product = products.plan(self.printer, out.dtype, sizes, a.stride(), b.stride(), out.stride())
+        assert product is not None
         pointers = [out.data_ptr(), a.data_ptr(), b.data_ptr()]
-        self.printer.launch(kernel, pointers, integers, [], batch * tiles[0] * tiles[1])
+        self.printer.launch(product.kernel, pointers, product.integers, [], product.items)
 
     # ---------------------------------------------------------------- by index
 
@@ -173,32 +173,6 @@ def _lines(t: Any, dim: int) -> tuple[int, int, int]:
     """The length of lines along a dimension, the distance of their elements, and how many there are."""
     dim %= t.dim()
     return t.shape[dim], math.prod(t.shape[dim + 1 :]), t.numel() // t.shape[dim]
-
-
-def _print_product(source: Any, dtype: Any, ctype: str) -> None:
-    out, a, b = (source.pointer(dtype) for _ in range(3))
-    rows, columns, inner, row_tiles, column_tiles = (source.integer() for _ in range(5))
-    a0, a1, a2, b0, b1, o0, o1, o2 = (source.integer() for _ in range(8))
-    total = "long" if ctype == "long" else ctype
-    source.lines += [
-        f"long tile = i, ct = tile % {column_tiles}; tile /= {column_tiles};",
-        f"long rt = tile % {row_tiles}, batch = tile / {row_tiles};",
-        f"long r0 = rt * {_ROWS}, c0 = ct * {_COLUMNS};",
-        f"long rn = {rows} - r0 < {_ROWS} ? {rows} - r0 : {_ROWS}, cn = {columns} - c0 < {_COLUMNS} ? {columns} - c0 : {_COLUMNS};",
-        f"{total} sums[{_ROWS}][{_COLUMNS}];",
-        f"for (int r = 0; r < {_ROWS}; ++r) for (int c = 0; c < {_COLUMNS}; ++c) sums[r][c] = 0;",
-        f"long pa = batch * {a0} + r0 * {a1}, pb = batch * {b0} + c0;",
-        f"if (rn == {_ROWS} && cn == {_COLUMNS}) {{",
-        f"for (long k = 0; k < {inner}; ++k) {{",
-        f"for (int r = 0; r < {_ROWS}; ++r) {{ {total} x = {c99.load(dtype, f'{a}[pa + r * {a1} + k * {a2}]')};",
-        f"for (int c = 0; c < {_COLUMNS}; ++c) sums[r][c] += x * {c99.load(dtype, f'{b}[pb + k * {b1} + c]')}; }} }}",
-        "} else {",
-        f"for (long k = 0; k < {inner}; ++k)",
-        f"for (int r = 0; r < rn; ++r) {{ {total} x = {c99.load(dtype, f'{a}[pa + r * {a1} + k * {a2}]')};",
-        f"for (int c = 0; c < cn; ++c) sums[r][c] += x * {c99.load(dtype, f'{b}[pb + k * {b1} + c]')}; }} }}",
-        "for (int r = 0; r < rn; ++r) for (int c = 0; c < cn; ++c)",
-        f"{out}[batch * {o0} + (r0 + r) * {o1} + (c0 + c) * {o2}] = {c99.stored(dtype, 'sums[r][c]')};",
-    ]
 
 
 def _print_index(source: Any, what: str, dtype: Any, index_type: Any, rest: int) -> None:

@@ -90,11 +90,15 @@ class KernelPrinter:
     real_type = "double"  # of numbers among the parameters
     index = "i"  # the number of the work item
     single_suffix = "f"  # of library functions of float
+    vector_type: str | None = None  # of an element type and a length, where there are OpenCL's vectors: "{}{}"
+    elements_per_item = 1  # that a work item of an optimizer step walks; a CPU wants many, a GPU one
+    walks_rows = False  # a work item of a compiled loop walks a whole row, as the compilers of CPUs want it
 
     def __init__(self) -> None:
         self.device: Any = None
         self._kernels: dict[Any, Any] = {}
         self._groups: dict[Any, Any] = {}
+        self.steps: dict[Any, Any] = {}  # of optimizers, by the memory they are on (`updates.py`)
 
     # ---------------------------------------------------------------- what a device brings
 
@@ -107,6 +111,11 @@ class KernelPrinter:
     ) -> None:
         """Runs a kernel for `items` work items, after all that was launched before."""
         raise NotImplementedError
+
+    def bound(self, kernel: Any, pointers: int, integers: Sequence[int], items: int) -> Any:
+        """A launch that native programs make without Python: a capsule "flambeau.launch" (csrc/python/native_launch.h) for a
+        kernel with so many pointers, which come at each run; None where there is no such thing."""
+        return None
 
     # ---------------------------------------------------------------- what follows
 
@@ -162,20 +171,10 @@ class KernelPrinter:
         run(self, plan, source, out)
 
     def update(self, plan: Any, lists: dict[str, list[Any]], numbers: list[dict[str, float]]) -> None:
-        """A launch for each tensor: all new values of an element at once."""
-        names = list(lists)
-        for at, parameters in enumerate(numbers):
-            tensors = [lists[n][at] for n in names]
-            if not all(t.is_contiguous() for t in tensors):
-                raise NotImplementedError("tensors that are not contiguous")
-            ctype = "double" if any(t.dtype is fl.float64 for t in tensors) else "float"
-            key = (plan.key, ctype, *(t.dtype for t in tensors))
-            kernel = self.kernel(
-                key, lambda s, t=tensors, c=ctype, n=list(parameters): _print_update(s, plan, names, t, n, c)
-            )
-            self.launch(
-                kernel, [t.data_ptr() for t in tensors], [], list(parameters.values()), tensors[0].numel()
-            )  # fmt: skip
+        """A launch for many tensors: all new values of an element at once."""
+        from flambeau.backends import updates
+
+        updates.run(self, plan, lists, numbers)
 
 
 def _number(value: Any) -> Any:
@@ -220,18 +219,6 @@ def _print_pointwise(
         values[name] = source.integer() if ctype == "long" else f"(({ctype}){source.real()})"
     result = source.expression.visit(expr, lambda node: values[node.args[0]], ctype)
     source.lines.append(f"{target}[{places[0]}] = {c99.stored(out, result)};")
-
-
-def _print_update(source: Source, plan: Any, names: list[str], tensors: Any, numbers: list[str], ctype: str) -> None:
-    pointers = {n: source.pointer(t.dtype) for n, t in zip(names, tensors)}
-    dtypes = {n: t.dtype for n, t in zip(names, tensors)}
-    values = {n: f"(({ctype}){source.real()})" for n in numbers}
-    for n in names:
-        source.lines.append(f"{ctype} v_{n} = ({ctype}){c99.load(dtypes[n], f'{pointers[n]}[i]')};")
-        values[n] = f"v_{n}"
-    results = {n: source.expression.visit(x, lambda node: values[node.args[0]], ctype) for n, x in plan.outputs.items()}
-    for n, result in results.items():
-        source.lines.append(f"{pointers[n]}[i] = {c99.stored(dtypes[n], result)};")
 
 
 def numel(sizes: Sequence[int]) -> int:

@@ -77,3 +77,59 @@ def test_convolutions_and_pooling_are_compiled(caplog):
     got.backward()
     assert got.item() == pytest.approx(want.item(), abs=1e-5)
     assert not [r for r in caplog.records if "operator by operator" in r.message]
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.int64, fl.bfloat16])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (5, 3, 7), (9, 40, 33), (8, 16, 16), (17, 100, 50), (3, 15, 70)])
+def test_products_of_all_layouts(sizes, dtype):
+    rows, inner, columns = sizes
+    a, b = (fl.randn(rows, inner) * 4).to(dtype), (fl.randn(inner, columns) * 4).to(dtype)
+    want = a.double() @ b.double()
+    for left in (a, a.t().contiguous().t()):
+        for right in (b, b.t().contiguous().t()):
+            got = left.to("opencl") @ right.to("opencl")
+            tolerance = 0.1 if dtype is fl.bfloat16 else 1e-3
+            fl.testing.assert_close(got.cpu().double(), want, rtol=tolerance, atol=tolerance)
+
+
+def test_compiled_products_are_launches_of_the_program():
+    model = fl.nn.Linear(40, 24).to("opencl")
+    x = fl.randn(8, 40).to("opencl")
+    compiled = fl.compile(lambda x: model(x).relu() @ model.weight[:, :20].contiguous())
+    want = model.cpu()(x.cpu()).relu() @ model.weight[:, :20]
+    model.to("opencl")
+    fl.testing.assert_close(compiled(x).cpu(), want, rtol=1e-4, atol=1e-4)
+    device = fl.backends.registered["opencl"]
+    native = device.native_launches.value
+    compiled(x)
+    assert device.native_launches.value > native
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
+def test_an_optimizer_step_is_one_launch(optimizer):
+    def parameters(device):
+        fl.manual_seed(0)
+        sizes = [(3, 5), (700,), (1,), (20, 30)]
+        tensors = [fl.randn(s).to(device).requires_grad_() for s in sizes]
+        for t in tensors:
+            t.grad = fl.randn(t.shape).to(device)
+        return tensors
+
+    here, there = parameters("opencl"), parameters("cpu")
+    chosen = [getattr(fl.optim, optimizer)(p, lr=0.1, weight_decay=0.01) for p in (here, there)]
+    device = fl.backends.registered["opencl"]
+    for step in range(3):
+        before = device.launches
+        for o in chosen:
+            o.param_groups[0]["lr"] = 0.1 / (step + 1)
+            o.step()
+        assert step == 0 or device.launches == before + 1
+    for got, want in zip(here, there):
+        fl.testing.assert_close(got.detach().cpu(), want.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_freed_blocks_are_used_again_and_given_back():
+    address = fl.empty(1000, device="opencl").data_ptr()
+    assert fl.empty(1000, device="opencl").data_ptr() == address
+    fl.opencl.empty_cache()
+    assert fl.ones(1000, device="opencl").sum().item() == 1000
