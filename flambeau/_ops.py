@@ -390,9 +390,9 @@ class OpOverloadPacket:
                 f"The underlying op of '{self._namespace}.{self.__name__}' has no overload name '{overload}'; "
                 f"it has {', '.join(self.overloads())}"
             )
-        found = _C._operator_object(full)
-        setattr(self, overload, found)
-        return found
+        native_operator = _C._operator_object(full)
+        setattr(self, overload, native_operator)
+        return native_operator
 
     def _find(self, overload: str) -> str | None:
         by_name = {_C._operator_object(n)._overloadname: n for n in reversed(self._names)}
@@ -561,10 +561,10 @@ def resolve(name: str) -> str:
     space, colons, rest = name.rpartition("::")
     op, _, overload = rest.partition(".")
     packet = getattr(namespace(space if colons else "aten"), op, None)
-    found = packet._find(overload or "default") if packet is not None else None
-    if found is None:
+    operator = packet._find(overload or "default") if packet is not None else None
+    if operator is None:
         raise RuntimeError(f"[library] expected a defined operator, got {name!r}")
-    return found
+    return operator
 
 
 # ---------------------------------------------------------------------------------------------- dispatch keys

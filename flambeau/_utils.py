@@ -26,16 +26,16 @@ def _rebuild_typed_storage(storage: Any, dtype: Any) -> Any:
 
 def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> Tensor:
     """A tensor over a typed storage."""
-    made = flambeau.empty(0, dtype=storage.dtype, device=storage.device)
-    return made.set_(storage.untyped(), storage_offset, size, stride)
+    tensor = flambeau.empty(0, dtype=storage.dtype, device=storage.device)
+    return tensor.set_(storage.untyped(), storage_offset, size, stride)
 
 
-def _resolved(made: Tensor, metadata: Any) -> Tensor:
+def _resolved(tensor: Tensor, metadata: Any) -> Tensor:
     """A tensor that PyTorch saved as the conjugate or the negative of what its storage holds, computed."""
     flags = metadata if isinstance(metadata, dict) else {}
     if flags.get("conj") is True:
-        made = made.conj()
-    return -made if flags.get("neg") is True else made
+        tensor = tensor.conj()
+    return -tensor if flags.get("neg") is True else tensor
 
 
 def _rebuild_tensor_v2(
@@ -47,12 +47,12 @@ def _rebuild_tensor_v2(
     backward_hooks: Any,
     metadata: Any = None,
 ) -> Tensor:
-    made = _resolved(_rebuild_tensor(storage, storage_offset, size, stride), metadata)
+    tensor = _resolved(_rebuild_tensor(storage, storage_offset, size, stride), metadata)
     if requires_grad:
-        made.requires_grad_()
+        tensor.requires_grad_()
     if backward_hooks:
-        made._backward_hooks = backward_hooks
-    return made
+        tensor._backward_hooks = backward_hooks
+    return tensor
 
 
 def _rebuild_tensor_v3(
@@ -65,13 +65,13 @@ def _rebuild_tensor_v3(
     dtype: Any,
     metadata: Any = None,
 ) -> Tensor:
-    made = flambeau.empty(0, dtype=dtype, device=storage.device).set_(storage, storage_offset, size, stride)
-    return made.requires_grad_() if requires_grad else made
+    tensor = flambeau.empty(0, dtype=dtype, device=storage.device).set_(storage, storage_offset, size, stride)
+    return tensor.requires_grad_() if requires_grad else tensor
 
 
 def _rebuild_meta_tensor_no_storage(dtype: Any, size: Any, stride: Any, requires_grad: bool) -> Tensor:
-    made = flambeau.empty_strided(size, stride, dtype=dtype, device="meta")
-    return made.requires_grad_() if requires_grad else made
+    tensor = flambeau.empty_strided(size, stride, dtype=dtype, device="meta")
+    return tensor.requires_grad_() if requires_grad else tensor
 
 
 def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
@@ -108,13 +108,13 @@ def _set_obj_state(obj: Any, state: Any) -> Any:
 
 def _rebuild_from_type_v2(func: Any, new_type: type, args: Any, state: Any) -> Any:
     """A tensor of a subclass: made as a plain one, then given its class and attributes."""
-    made = func(*args)
-    if type(made) is not new_type:
-        made = made.as_subclass(new_type)
-    if getattr(made.__class__, "__setstate__", Tensor.__setstate__) is not Tensor.__setstate__:
-        made.__setstate__(state)
-        return made
-    return _set_obj_state(made, state)
+    tensor = func(*args)
+    if type(tensor) is not new_type:
+        tensor = tensor.as_subclass(new_type)
+    if getattr(tensor.__class__, "__setstate__", Tensor.__setstate__) is not Tensor.__setstate__:
+        tensor.__setstate__(state)
+        return tensor
+    return _set_obj_state(tensor, state)
 
 
 def use_torch_names() -> None:

@@ -370,12 +370,14 @@ def _differentiable_call(
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            found = backward(ctx, *grads)
-            found = found if isinstance(found, tuple) else (found,)
-            if len(found) != len(layout):
-                raise RuntimeError(f"[{name}] expected backward to return {len(layout)} gradients, got {len(found)}")
+            gradients = backward(ctx, *grads)
+            gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+            if len(gradients) != len(layout):
+                raise RuntimeError(
+                    f"[{name}] expected backward to return {len(layout)} gradients, got {len(gradients)}"
+                )
             spread: list[Any] = []
-            for grad, n in zip(found, layout):
+            for grad, n in zip(gradients, layout):
                 spread.extend([grad] if n is None else list(grad) if grad is not None else [None] * n)
             return tuple(spread)
 
@@ -592,8 +594,8 @@ class CustomOpDef:
     def _written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The arguments that the schema says are written."""
         formals = self._opoverload._schema.arguments
-        given = {**dict(zip((a.name for a in formals), args)), **kwargs}
-        return [given[a.name] for a in formals if a.is_written and a.name in given]
+        bound = {**dict(zip((a.name for a in formals), args)), **kwargs}
+        return [bound[a.name] for a in formals if a.is_written and a.name in bound]
 
     def _run_fake(self, *args: Any, **kwargs: Any) -> Any:
         if self._fake is not None:

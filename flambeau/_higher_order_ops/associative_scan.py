@@ -36,8 +36,8 @@ def associative_scan(
 
     def pair(*both: Any) -> tuple[Any, ...]:
         a, b = list(both[: len(leaves)]), list(both[len(leaves) :])
-        made = combine_fn(pytree.tree_unflatten(a, spec), pytree.tree_unflatten(b, spec))
-        return tuple(pytree.tree_leaves(made))
+        combined = combine_fn(pytree.tree_unflatten(a, spec), pytree.tree_unflatten(b, spec))
+        return tuple(pytree.tree_leaves(combined))
 
     batched = fl.vmap(pair)
 
@@ -46,10 +46,10 @@ def associative_scan(
 
     if reverse:
         leaves = [leaf.flip(0) for leaf in leaves]
-    made = _scan(combine, leaves)
+    scanned = _scan(combine, leaves)
     if reverse:
-        made = [leaf.flip(0) for leaf in made]
-    return pytree.tree_unflatten([leaf.movedim(0, dim) for leaf in made], spec)
+        scanned = [leaf.flip(0) for leaf in scanned]
+    return pytree.tree_unflatten([leaf.movedim(0, dim) for leaf in scanned], spec)
 
 
 def _scan(combine: Callable[[Leaves, Leaves], Leaves], elements: Leaves) -> Leaves:

@@ -25,8 +25,8 @@ def scan(
     made_spec = None
     for i in reversed(range(length)) if reverse else range(length):
         element = pytree.tree_unflatten([leaf.select(dim, i) for leaf in leaves], spec)
-        init, made = combine_fn(init, element)
-        row, made_spec = pytree.tree_flatten(made)
+        init, output = combine_fn(init, element)
+        row, made_spec = pytree.tree_flatten(output)
         rows.append(row)
     if reverse:
         rows.reverse()

@@ -117,7 +117,7 @@ def _is_full(access: Access, loop: Loop) -> bool:
 
 def ordered(items: Items) -> Items:
     """The items with loops in the order of memory, but for those reductions and what is computed for them alone."""
-    kept: set[Buffer] = set()  # what loops make that keep the order of their dimensions
+    in_order: set[Buffer] = set()  # what loops make that keep the order of their dimensions
     readers: dict[Buffer, list[Loop | OperatorCall]] = {}
     result: Items = []
     for item in reversed(items):
@@ -135,13 +135,15 @@ def ordered(items: Items) -> Items:
                 item.reduce is None
                 and bool(using)
                 and all(
-                    isinstance(r, Loop) and r.write.buffer in kept and (r.domain == item.domain or r.reduce is not None)
+                    isinstance(r, Loop)
+                    and r.write.buffer in in_order
+                    and (r.domain == item.domain or r.reduce is not None)
                     for r in using
                 )
             )
         )
         if keeps:
-            kept.add(target)
+            in_order.add(target)
         for access in item.reads:
             readers.setdefault(access.buffer, []).append(item)
         result.append(item if keeps else in_memory_order(item))

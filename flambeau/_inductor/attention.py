@@ -496,11 +496,11 @@ def _keys_and_values(
     else:
         inner += walk("0", "queries", False)
     lines += ["for i in range(0, group):", *(f"    {line}" for line in inner)]
-    for name, made, index, factor in (("dk", dk, "d", f" * {g.scale!r}"), ("dv", dv, "e", "")):
+    for name, gradient, index, factor in (("dk", dk, "d", f" * {g.scale!r}"), ("dv", dv, "e", "")):
         inside = " & ".join(_where(masks, "n", index))
         lines += [
-            w.base(f"{name}_at", made, "kh"),
-            f"tl.store({w.tile(f'{name}_at', made, 'n', index)}, ({name}{factor}).to(tl.{g.dtype}){', ' + inside if inside else ''})",
+            w.base(f"{name}_at", gradient, "kh"),
+            f"tl.store({w.tile(f'{name}_at', gradient, 'n', index)}, ({name}{factor}).to(tl.{g.dtype}){', ' + inside if inside else ''})",
         ]
     grid = (-(-g.keys // n), g.batch * (g.heads // g.group), 1)
     return w.kernel(lines, g.constants(m, n), warps, stages, grid)
@@ -576,10 +576,10 @@ def _of_bias(
     blocks = -(-g.queries // m) * -(-g.keys // n) * own_batches * own_heads
     parts = max(min(-(-4 * target.processors // blocks), batches * heads // 4), 1)
     part = -(-batches * heads // parts)
-    made = of_bias
+    result = of_bias
     if parts > 1:
         size = (parts, math.prod(of_bias.size))
-        made = Buffer(-1, fl.float32, size, (size[1], 1), "loop")
+        result = Buffer(-1, fl.float32, size, (size[1], 1), "loop")
     w = _Writer()
     masks = g.masks(m, n)
     body = [
@@ -599,9 +599,9 @@ def _of_bias(
         *_scores(w, g, masks, g.causal, turned=False),
         "db += ds",
     ]
-    address = f"{w.pointer(made)} + (tl.program_id(2) * tl.num_programs(1) + own).to(tl.int64) * queries * keys"
+    address = f"{w.pointer(result)} + (tl.program_id(2) * tl.num_programs(1) + own).to(tl.int64) * queries * keys"
     inside = " & ".join(_where(masks, "m", "n"))
-    dtype = {fl.float32: "float32", fl.bfloat16: "bfloat16", fl.float16: "float16"}[made.dtype]
+    dtype = {fl.float32: "float32", fl.bfloat16: "bfloat16", fl.float16: "float16"}[result.dtype]
     lines = [
         *g.sizes(w),
         "own = tl.program_id(1)",
@@ -620,8 +620,8 @@ def _of_bias(
     kernel = w.kernel(lines, g.constants(m, n), warps, min(stages, 2), grid)
     if parts == 1:
         return [kernel]
-    kernel.scratch = (made,)
-    return [kernel, _sum_of_parts(made, of_bias)]
+    kernel.scratch = (result,)
+    return [kernel, _sum_of_parts(result, of_bias)]
 
 
 def _sum_of_parts(parts: Buffer, result: Buffer) -> Kernel:

@@ -65,7 +65,7 @@ def _along(w: _Writer, name: str, operand: _Operand) -> str:
 
 
 def _parts(w: _Writer, g: _Geometry, chunk: int, splits: int, scratch: list[Buffer]) -> Kernel:
-    best, total, made = (w.pointer(b) for b in scratch)
+    best, total, weighted = (w.pointer(b) for b in scratch)
     column = {name: _along(w, name, o) for name, o in (("q", g.query), ("k", g.key), ("v", g.value))}
     deep, wide = "d < depth", "e < width"
     body = [
@@ -120,14 +120,14 @@ def _parts(w: _Writer, g: _Geometry, chunk: int, splits: int, scratch: list[Buff
         f"place = ((b * heads + h) * queries + m) * {splits} + tl.program_id(0)",
         f"tl.store({best} + place, best, exists)",
         f"tl.store({total} + place, total, exists)",
-        f"tl.store({made} + place[:, None] * width + e[None, :], made, exists[:, None] & ({wide})[None, :])",
+        f"tl.store({weighted} + place[:, None] * width + e[None, :], made, exists[:, None] & ({wide})[None, :])",
     ]
     grid = (splits, g.batch * (g.heads // g.group), 1)
     return w.kernel(lines, g.constants(_ROWS, _KEYS), 4, 2, grid)
 
 
 def _together(w: _Writer, g: _Geometry, splits: int, scratch: list[Buffer], out: _Operand, sums: Buffer) -> Kernel:
-    best, total, made = (w.pointer(b) for b in scratch)
+    best, total, weighted = (w.pointer(b) for b in scratch)
     lines = [
         *g.sizes(w),
         "row = tl.program_id(0)",
@@ -139,7 +139,7 @@ def _together(w: _Writer, g: _Geometry, splits: int, scratch: list[Buffer], out:
         f"there = i < {splits}",
         f'best = tl.load({best} + row * {splits} + i, there, other=float("-inf"))',
         f"total = tl.load({total} + row * {splits} + i, there, other=0.0)",
-        f"made = tl.load({made} + (row * {splits} + i[:, None]) * width + e[None, :], "
+        f"made = tl.load({weighted} + (row * {splits} + i[:, None]) * width + e[None, :], "
         "there[:, None] & (e < width)[None, :], other=0.0)",
         "top = tl.max(best, 0)",
         'base = tl.where(top == float("-inf"), 0.0, top)',

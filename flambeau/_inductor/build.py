@@ -223,7 +223,7 @@ def compiler() -> str | None:
             RuntimeWarning,
             stacklevel=2,
         )
-    return next((found for name in names if (found := which(name))), None)
+    return next((path for name in names if (path := which(name))), None)
 
 
 @functools.cache
@@ -297,20 +297,20 @@ def _compile(kernels: dict[str, Kernel], folder: Path, extra: tuple[str, ...] = 
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         text = Path(scratch) / "kernels.cpp"
         text.write_text(_text(kernels))
-        made = Path(scratch) / "kernels.so"
-        found = compiler()
-        assert found is not None
-        command = [found, *FLAGS, *extra, f"-I{_headers()}", str(text), "-o", str(made)]
+        library = Path(scratch) / "kernels.so"
+        compiler_path = compiler()
+        assert compiler_path is not None
+        command = [compiler_path, *FLAGS, *extra, f"-I{_headers()}", str(text), "-o", str(library)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BuildError(
                 f"[inductor] expected the generated C++ to compile, got:\n{done.stderr}\n{text.read_text()}"
             )
         os.replace(text, source)
-        os.replace(made, target)
-    found = f"{target.name} {_digest(target)}"
+        os.replace(library, target)
+    compiler_path = f"{target.name} {_digest(target)}"
     for name in kernels:
-        write(folder / name, found)
+        write(folder / name, compiler_path)
     return target
 
 
@@ -404,18 +404,18 @@ def _object_of(kernels: dict[str, Kernel], flags: tuple[str, ...], folder: Path)
     if command is None:
         raise RuntimeError("[package] expected a C++ compiler on this machine, got none")
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        source, made = Path(scratch) / "kernels.cpp", Path(scratch) / "kernels.so"
+        source, library = Path(scratch) / "kernels.cpp", Path(scratch) / "kernels.so"
         source.write_text(text)
         done = subprocess.run(
-            [command, *flags, f"-I{_headers()}", str(source), "-o", str(made)],
+            [command, *flags, f"-I{_headers()}", str(source), "-o", str(library)],
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
             raise BuildError(f"[inductor] expected the generated C++ to compile, got:\n{done.stderr}\n{text}")
-        content = made.read_bytes()
-        os.replace(made, target)
+        content = library.read_bytes()
+        os.replace(library, target)
     return content
 
 
@@ -509,10 +509,10 @@ def prune(folder: Path, most_bytes: int) -> None:
     if size <= most_bytes:
         return
     total = 0
-    for found in cached(folder):
-        total += found.size
+    for cached_kernel in cached(folder):
+        total += cached_kernel.size
         if total > most_bytes:
-            delete(found)
+            delete(cached_kernel)
 
 
 def _build_all(wanted: dict[str, Kernel], folder: Path, extra: tuple[str, ...]) -> list[tuple[dict[str, Kernel], Path]]:

@@ -166,12 +166,12 @@ def _unclaimed(claims: frozenset[str]) -> dict[str, Callable[..., Any]]:
     from flambeau.ops import tags
     from flambeau.ops.rules import definition
 
-    kept = (
+    claimed = (
         claims
         | lowered_in("losses")
         | tags.operators("random", "data_dependent", "mixed_devices", "copy", "fill", "view", "update", "sequence")
     )
-    return {name: function for name, function in definition.all().items() if name not in kept}
+    return {name: function for name, function in definition.all().items() if name not in claimed}
 
 
 class _Writer:

@@ -215,8 +215,10 @@ class GraphCompiler:
     def _graph_of(self, trace: Trace, inputs: list[Any], grad_mode: bool, printer: Printer) -> GraphSpec:
         unaligned = _unaligned(trace, inputs) if printer.specializes_alignment else set()
         if not trace.tangents:
-            kept = self._hoisted(trace, printer)
-            forward = _program(trace.calls, trace.inputs, trace, trace.outputs, printer, "inference", unaligned, kept)
+            hoisted = self._hoisted(trace, printer)
+            forward = _program(
+                trace.calls, trace.inputs, trace, trace.outputs, printer, "inference", unaligned, hoisted
+            )
             return GraphSpec(inputs, grad_mode, forward, len(trace.outputs))
         forward_calls = trace.calls[: trace.forward_calls]
         backward_calls = _live(trace.calls[trace.forward_calls :], [g for g in trace.gradients if g is not None])

@@ -67,7 +67,7 @@ def resolve(mode: str | None, options: dict[str, object] | None) -> dict[str, ob
     if mode is not None and mode not in MODES:
         raise RuntimeError(f"[compile] expected a mode among {', '.join(MODES)}, got {mode!r}")
     known = _options()
-    found = dict(MODES[mode or "default"])
+    settings = dict(MODES[mode or "default"])
     for name, value in (options or {}).items():
         name = name.replace("-", "_")
         if name not in known:
@@ -81,8 +81,8 @@ def resolve(mode: str | None, options: dict[str, object] | None) -> dict[str, ob
             raise RuntimeError(
                 f"[compile] expected {type(held).__name__} for the option {name}, got {type(value).__name__}"
             )
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings
 
 
 def __getattr__(name: str) -> object:

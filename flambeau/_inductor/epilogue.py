@@ -41,8 +41,10 @@ class Epilogues:
                     one.line = call.line
                 made_at[places[-1]] = calls
         if made_at:
-            kept = enumerate(self.trace.calls)
-            self.trace.calls = [one for at, call in kept for one in made_at.get(at, [] if at in self.taken else [call])]
+            remaining = enumerate(self.trace.calls)
+            self.trace.calls = [
+                one for at, call in remaining for one in made_at.get(at, [] if at in self.taken else [call])
+            ]
             self.trace.forward_calls = len(self.trace.calls)
 
     def finished(self, at: int, call: RecordedCall) -> tuple[list[RecordedCall], list[int]] | None:

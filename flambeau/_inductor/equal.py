@@ -22,17 +22,17 @@ def merge_equal_calls(trace: Trace) -> None:
     random = tags.operators("random")
     known: dict[Any, RecordedCall] = {}
     same_as: dict[int, int] = {}  # storages that go: those that stand for them
-    kept: list[RecordedCall] = []
+    calls: list[RecordedCall] = []
     for call in trace.calls[: trace.forward_calls]:
         name = call.op._full_name
         touched = {v.storage for v in (*call.reads, *call.results) if v is not None}
         if call.writes or name in random or "::" in name or touched & fixed or not call.results:
-            kept.append(call)
+            calls.append(call)
             continue
         key = (name, _key(call.args, same_as), _key(list(call.kwargs.items()), same_as))
         earlier = known.setdefault(key, call)
         if earlier is call or not _alike(earlier, call):
-            kept.append(call)
+            calls.append(call)
             continue
         for mine, other in zip(call.results, earlier.results):
             if mine is not None and other is not None:
@@ -41,8 +41,8 @@ def merge_equal_calls(trace: Trace) -> None:
         return
     for value in trace.values.values():
         value.storage = same_as.get(value.storage, value.storage)
-    trace.calls = kept + trace.calls[trace.forward_calls :]
-    trace.forward_calls = len(kept)
+    trace.calls = calls + trace.calls[trace.forward_calls :]
+    trace.forward_calls = len(calls)
 
 
 def _alike(earlier: RecordedCall, call: RecordedCall) -> bool:

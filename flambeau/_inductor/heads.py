@@ -57,14 +57,14 @@ def share_heads(trace: Trace) -> None:
 
 def _repeats(trace: Trace) -> dict[int, _Repeat]:
     """The copies that repeat heads, by storage."""
-    found = {}
+    repeats = {}
     for at, call in enumerate(trace.calls):
         source = call.args[0] if call.op._opname == "clone" and call.args else None
         if not isinstance(source, RecordedValue) or len(source.size) != 5 or call.results[0] is None:
             continue
         if source.stride[2] == 0 and source.size[2] > 1 and 0 not in source.size:
-            found[call.results[0].storage] = _Repeat(at, source)
-    return found
+            repeats[call.results[0].storage] = _Repeat(at, source)
+    return repeats
 
 
 def _shared(

@@ -22,7 +22,7 @@ def write_in_place(trace: Trace) -> None:
     ends = [*trace.inputs, *trace.outputs, *trace.tangents, *trace.gradients]
     fixed = {v.storage for v in ends if v is not None} | {v.storage for v, _ in trace.constants.values()}
     reads = Counter(v.storage for call in trace.calls for v in call.reads)
-    made = {v.storage for call in trace.calls[begin:] for v in call.results if v is not None}
+    written_storages = {v.storage for call in trace.calls[begin:] for v in call.results if v is not None}
     on: dict[int, list[RecordedValue]] | None = None
     for at in range(begin, len(trace.calls)):
         call = trace.calls[at]
@@ -31,7 +31,7 @@ def write_in_place(trace: Trace) -> None:
             continue
         source, result = call.args[0], call.results[0]
         assert result is not None
-        if source.storage in fixed or source.storage not in made or reads[source.storage] != 1:
+        if source.storage in fixed or source.storage not in written_storages or reads[source.storage] != 1:
             continue
         if on is None:
             on = {}

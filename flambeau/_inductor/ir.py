@@ -111,11 +111,11 @@ def in_memory_order(loop: Loop) -> Loop:
         return loop
     reduce = loop.reduce
     if reduce is not None:
-        kept = tuple(reduce.kept[i] for i in order)
-        is_kept = [k for k, i in zip(kept, order) if loop.domain[i] != 1]
+        kept_order = tuple(reduce.kept[i] for i in order)
+        is_kept = [k for k, i in zip(kept_order, order) if loop.domain[i] != 1]
         if sum(a != b for a, b in itertools.pairwise(is_kept)) > 1:
             return loop
-        reduce = replace(reduce, kept=kept)
+        reduce = replace(reduce, kept=kept_order)
 
     def turned(access: Access) -> Access:
         return Access(access.buffer, access.offset, tuple(access.strides[i] for i in order))

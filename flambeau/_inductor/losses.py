@@ -36,9 +36,9 @@ class _Rows:
 
     def buffer(self, size: tuple[int, ...], dtype: Any = fl.float32) -> Buffer:
         strides = tuple(1 for _ in size)
-        made = Buffer(self.lowering.count, dtype, size, strides, "loop")
+        buffer = Buffer(self.lowering.count, dtype, size, strides, "loop")
         self.lowering.count += 1
-        return made
+        return buffer
 
     def row(self, buffer: Buffer) -> Access:
         """One number for each row, seen from the matrix."""
@@ -46,12 +46,12 @@ class _Rows:
 
     def fold(self, name: str, op: str, init: Any, body: e.Expr, reads: list[Access]) -> Buffer:
         """One number for each row: the fold of its columns."""
-        made = self.buffer((self.rows,))
+        reduced = self.buffer((self.rows,))
         a, b = e.arg("a"), e.arg("b")
         reduce = Reduce(init, e.call(op, a, b), a, fl.float32, (True, False))
         domain = (self.rows, self.columns)
-        self.lowering.items.append(Loop(name, domain, body, reads, self.row(made), fl.float32, reduce))
-        return made
+        self.lowering.items.append(Loop(name, domain, body, reads, self.row(reduced), fl.float32, reduce))
+        return reduced
 
     def each(self, name: str, body: e.Expr, buffers: list[Buffer], classes: bool, made: Buffer | None = None) -> Buffer:
         """One number for each row, of others; the last read is the class, where that takes part."""
@@ -65,17 +65,19 @@ class _Rows:
 
     def total(self, name: str, source: Buffer) -> Buffer:
         """The sum over all rows."""
-        made = self.buffer(())
+        total = self.buffer(())
         a, b = e.arg("a"), e.arg("b")
         reads = [Access(source, 0, (0 if self.rows == 1 else 1,))]
         reduce = Reduce(0, a + b, a, fl.float32, (False,))
-        self.lowering.items.append(Loop(name, (self.rows,), _load(0), reads, Access(made, 0, (0,)), fl.float32, reduce))
-        return made
+        self.lowering.items.append(
+            Loop(name, (self.rows,), _load(0), reads, Access(total, 0, (0,)), fl.float32, reduce)
+        )
+        return total
 
     def scalar(self, name: str, body: e.Expr, buffers: list[Buffer], result: Any) -> None:
-        made = self.lowering.result(result)
+        result_buffer = self.lowering.result(result)
         reads = [Access(b, 0, ()) for b in buffers]
-        self.lowering.items.append(Loop(name, (), body, reads, Access(made, 0, ()), fl.float32))
+        self.lowering.items.append(Loop(name, (), body, reads, Access(result_buffer, 0, ()), fl.float32))
 
 
 def _fits(lowering: Any, scores: Any, target: Any, weight: Any) -> bool:
@@ -105,12 +107,12 @@ def cross_entropy(lowering: Any, call: RecordedCall) -> bool:
     normalizer = rows.each("logsumexp", _load(0) + e.log(_load(1)), [top, spread], False, lowering.result(sums))
     counts = _load(2) != float(ignored)
     if reduction not in (_MEAN, _SUM):
-        made = lowering.result(loss)
-        rows.each("loss", e.where(counts, _load(0) - _load(1), 0.0), [normalizer, picked], True, made)
+        result = lowering.result(loss)
+        rows.each("loss", e.where(counts, _load(0) - _load(1), 0.0), [normalizer, picked], True, result)
     else:
         losses = rows.each("loss", e.where(counts, _load(0) - _load(1), 0.0), [normalizer, picked], True)
-    kept = rows.each("kept", e.where(_load(0) != float(ignored), 1.0, 0.0), [], True)
-    count = rows.total("sum", kept)
+    counted = rows.each("kept", e.where(_load(0) != float(ignored), 1.0, 0.0), [], True)
+    count = rows.total("sum", counted)
     rows.scalar("copy", _load(0), [count], total)
     if reduction in (_MEAN, _SUM):
         summed = rows.total("sum", losses)

@@ -36,10 +36,10 @@ def batch_norm_by_statistics(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
     """For CPUs: statistics by their kernel, in training, and a pass that normalises."""
-    given = (weight, bias, running_mean, running_var)
-    if not _fits(input, given, (fl.float32, fl.float64)):
+    parameters = (weight, bias, running_mean, running_var)
+    if not _fits(input, parameters, (fl.float32, fl.float64)):
         return NotImplemented
-    if any(t is not None and t.dtype != input.dtype for t in given):
+    if any(t is not None and t.dtype != input.dtype for t in parameters):
         return NotImplemented
     view = _shape(input)
     if training:
@@ -147,8 +147,8 @@ def group_norm(
     offset = -_of_channels(mean, channels) * scale
     offset = offset if bias is None else offset + _wide(bias)
     view = [batch, channels] + [1] * len(dims)
-    made = x * scale.reshape(view) + offset.reshape(view)
-    return made.to(input.dtype), mean, rstd
+    normalized = x * scale.reshape(view) + offset.reshape(view)
+    return normalized.to(input.dtype), mean, rstd
 
 
 @_defines("_group_norm_backward", BOTH_DIRECTIONS)

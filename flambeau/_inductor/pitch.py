@@ -82,13 +82,13 @@ def _told(trace: Trace, call: RecordedCall) -> RecordedCall:
     result = call.results[0] if len(call.results) == 1 else None
     if result is None or result.storage not in trace.padded or call.op._full_name not in _PRODUCTS:
         return call
-    given: list[Any] = [*call.args, *call.kwargs.values()]
-    first, second, bias = (*given, None)[:3]
+    arguments: list[Any] = [*call.args, *call.kwargs.values()]
+    first, second, bias = (*arguments, None)[:3]
     if len(first.size) < 2 or len(second.size) != 2 or (bias is not None and len(bias.size) != 1):
         return call
     if call.op._full_name == "linear":
         second = trace.value(second.tensor.detach().t())
     pitch = _pitch(result.size[-1], result.dtype)
-    made = RecordedCall(fl.ops.aten._product_pitched.default, (first, second, bias, pitch), {}, call.results, [])
-    made.backward, made.line = call.backward, call.line
-    return made
+    pitched = RecordedCall(fl.ops.aten._product_pitched.default, (first, second, bias, pitch), {}, call.results, [])
+    pitched.backward, pitched.line = call.backward, call.line
+    return pitched

@@ -28,12 +28,12 @@ def product_operands(call: RecordedCall) -> ProductOperands | None:
     """The operands of a product whose parts are not scaled; None if the call is none."""
     if call.op._full_name not in tags.operators("matmul"):
         return None
-    given = records.bind(call.op, call.args, call.kwargs)
-    if "weight" in given:
-        return ProductOperands(given["input"], given["weight"], given["bias"], True)
-    if "mat1" in given:
-        plain = given["beta"] == 1 and given["alpha"] == 1
-        return ProductOperands(given["mat1"], given["mat2"], given["self"], False) if plain else None
-    if "batch1" in given or "pitch" in given:
+    bound = records.bind(call.op, call.args, call.kwargs)
+    if "weight" in bound:
+        return ProductOperands(bound["input"], bound["weight"], bound["bias"], True)
+    if "mat1" in bound:
+        plain = bound["beta"] == 1 and bound["alpha"] == 1
+        return ProductOperands(bound["mat1"], bound["mat2"], bound["self"], False) if plain else None
+    if "batch1" in bound or "pitch" in bound:
         return None
-    return ProductOperands(given["self"], given["mat2"] if "mat2" in given else given["other"], None, False)
+    return ProductOperands(bound["self"], bound["mat2"] if "mat2" in bound else bound["other"], None, False)

@@ -166,8 +166,8 @@ class _Product:
         if _base_name(node) == "relu6":
             return 0.0, 6.0
         if _base_name(node) == "hardtanh":
-            given = [float(value) for value in node.args[1:3]]
-            low, high = given + [-1.0, 1.0][len(given) :]
+            limits = [float(value) for value in node.args[1:3]]
+            low, high = limits + [-1.0, 1.0][len(limits) :]
             return low, high
         return None
 

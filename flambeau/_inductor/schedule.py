@@ -183,16 +183,16 @@ def _position(old: tuple[int, ...], new: tuple[int, ...], at: int) -> int:
 def _reduction_split(loop: Loop, dims: tuple[int, ...]) -> tuple[Level, int] | None:
     """Whether a reduction runs along the last or the first dimensions, and the boundary; None for one in the middle."""
     assert loop.reduce is not None
-    kept = [k for k, n in zip(loop.reduce.kept, loop.domain) if n != 1]
+    kept_dims = [k for k, n in zip(loop.reduce.kept, loop.domain) if n != 1]
     sizes = tuple(n for n in loop.domain if n != 1)
-    if not any(kept):
+    if not any(kept_dims):
         return Level.ROW_REDUCTION, 0
-    if all(kept):
+    if all(kept_dims):
         return Level.ROW_REDUCTION, len(dims)
-    boundary = kept.index(not kept[0])
-    if any(k == kept[0] for k in kept[boundary:]):
+    boundary = kept_dims.index(not kept_dims[0])
+    if any(k == kept_dims[0] for k in kept_dims[boundary:]):
         return None
-    level = Level.ROW_REDUCTION if kept[0] else Level.COLUMN_REDUCTION
+    level = Level.ROW_REDUCTION if kept_dims[0] else Level.COLUMN_REDUCTION
     return level, _position(sizes, dims, boundary)
 
 

@@ -73,9 +73,9 @@ def conv1d(
     if not _fits(input, weight, stride, padding, dilation, groups):
         return NotImplemented
     length = input.shape[2] + 2 * padding[0] - weight.shape[2] + 1
-    made = _filtered(_padded(input.transpose(1, 2), padding[0]), weight, length, False)
-    made = made if bias is None else made + bias.float()
-    return made.to(input.dtype).transpose(1, 2)
+    filtered = _filtered(_padded(input.transpose(1, 2), padding[0]), weight, length, False)
+    filtered = filtered if bias is None else filtered + bias.float()
+    return filtered.to(input.dtype).transpose(1, 2)
 
 
 def _with_bias_apart(grad: Any, *rest: Any) -> Any:

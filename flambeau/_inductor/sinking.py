@@ -78,10 +78,10 @@ def _moves_no_more(group: Group, later: Group) -> bool:
 def _joined(group: Group, later: Group) -> Group | None:
     """One group with the loops of both; None where they do not fit together."""
     loops = [m.loop for m in (*group.members, *later.members)]
-    made = new_group(loops[0])
+    joined_group = new_group(loops[0])
     for loop in loops[1:]:
-        placement = made.admits(loop, columns=True)
+        placement = joined_group.admits(loop, columns=True)
         if placement is None:
             return None
-        made.add(loop, placement)
-    return made
+        joined_group.add(loop, placement)
+    return joined_group

@@ -119,7 +119,7 @@ def _at(call: RecordedCall) -> str:
 
 def _item(item: Loop | OperatorCall) -> str:
     if isinstance(item, OperatorCall):
-        recasts = [f"{made} = {source} as {made.dtype}" for (source, _), made in zip(item.reads, item.written)]
+        recasts = [f"{target} = {source} as {target.dtype}" for (source, _), target in zip(item.reads, item.written)]
         return f"call {item.call}" if item.call is not None else ", ".join(recasts) or "take a random state"
     reduced = "" if item.reduce is None else f" reduced by {item.reduce.combine}, kept {item.reduce.kept}"
     reads = ", ".join(f"{a.buffer}[{a.offset}:{a.strides}]" for a in item.reads)

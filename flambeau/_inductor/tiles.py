@@ -151,16 +151,16 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
 
 def alternatives(tile: Tile) -> list[Tile]:
     """Other tiles for the same work, that may take less time."""
-    made = [replace(tile, warps=w, registers=None) for w in (tile.warps // 2, tile.warps * 2) if 1 <= w <= 16]
+    tiles = [replace(tile, warps=w, registers=None) for w in (tile.warps // 2, tile.warps * 2) if 1 <= w <= 16]
     if tile.kind is TileKind.FLAT:
-        made += [
+        tiles += [
             replace(tile, x=x, warps=w) for x, w in ((tile.x // 2, tile.warps), (tile.x * 2, tile.warps)) if x >= 128
         ]
     if tile.kind is TileKind.BY_ROWS and tile.full_rows and tile.splits == 1 and tile.x * tile.r <= 4096:
-        made.append(replace(tile, x=tile.x * 2, warps=min(tile.warps * 2, 16), registers=None))
+        tiles.append(replace(tile, x=tile.x * 2, warps=min(tile.warps * 2, 16), registers=None))
     if tile.kind is TileKind.BY_ROWS and not tile.full_rows and tile.splits == 1:
-        made.append(replace(tile, r=tile.r // 2))
-    return made
+        tiles.append(replace(tile, r=tile.r // 2))
+    return tiles
 
 
 # ---------------------------------------------------------------- pointwise
@@ -192,19 +192,19 @@ def _pointwise(group: Group, target: Target) -> Tile:
 
 def subgroup(dims: tuple[int, ...], split: int | None, members: Iterable[Member]) -> Group:
     """A group of some members of another."""
-    made = Group(dims, split)
+    group = Group(dims, split)
     for member in members:
-        made.members.append(member)
-        made.made[member.loop.write.buffer] = member
-        made.buffers |= {a.buffer for a in member.reads} | {member.loop.write.buffer}
-    return made
+        group.members.append(member)
+        group.made[member.loop.write.buffer] = member
+        group.buffers |= {a.buffer for a in member.reads} | {member.loop.write.buffer}
+    return group
 
 
 def _parts(group: Group, chosen: list[list[Member]], stored: set[Buffer]) -> list[tuple[Group, set[Buffer]]]:
     """Groups that make the chosen members one after the other, and what each has to store. What a later one needs of an
     earlier one is read from memory if it is there or is known once a row, and otherwise computed again."""
     in_memory: set[Buffer] = set()
-    made: list[tuple[list[Member], set[Buffer]]] = []
+    parts: list[tuple[list[Member], set[Buffer]]] = []
     place = {m.loop.write.buffer: at for at, members in enumerate(chosen) for m in members}
     extra: set[Buffer] = set()
     for members in chosen:
@@ -218,18 +218,18 @@ def _parts(group: Group, chosen: list[list[Member]], stored: set[Buffer]) -> lis
             needed[buffer] = member
             for access in member.reads:
                 source = group.made.get(access.buffer)
-                if source is None or access.buffer in in_memory or place[access.buffer] == len(made):
+                if source is None or access.buffer in in_memory or place[access.buffer] == len(parts):
                     continue
                 if source.level is Level.POINT:
                     pending.append(source)
                 else:
                     extra.add(access.buffer)
         ordered = [m for m in group.members if m.loop.write.buffer in needed]
-        made.append((ordered, {b for b in needed if place[b] == len(made)}))
+        parts.append((ordered, {b for b in needed if place[b] == len(parts)}))
         in_memory |= {m.loop.write.buffer for m in members if m.loop.write.buffer in stored}
     return [
         (subgroup(group.dims, group.split, members), {b for b in own if b in stored or b in extra})
-        for members, own in made
+        for members, own in parts
         if own & (stored | extra)
     ]
 
@@ -319,8 +319,8 @@ def _in_parts(group: Group, stored: set[Buffer], target: Target, tile: Tile, wid
         row = member.write.strides[: group.split] + pad
         write = Access(member.write.buffer, member.write.offset, row)
         if member.level is Level.ROW_REDUCTION:
-            kept = (True,) * len(row_dims) + (False,)
-            last.append(_rest(member, scratch[member.loop.write.buffer], kept, write, width))
+            kept_dims = (True,) * len(row_dims) + (False,)
+            last.append(_rest(member, scratch[member.loop.write.buffer], kept_dims, write, width))
         elif member.level is Level.ROW:
             reads = [Access(a.buffer, a.offset, a.strides[: group.split] + pad) for a in member.reads]
             last.append(Member(member.loop, Level.ROW, reads, write))
@@ -352,13 +352,13 @@ def _columns(group: Group, stored: set[Buffer], target: Target, height: int, wid
     column_dims = group.dims[group.split :]
     folds = [m for m in group.members if m.level is Level.COLUMN_REDUCTION]
     scratch = {m.loop.write.buffer: _unfinished(m, (splits, *column_dims)) for m in folds}
-    kept = (False,) + (True,) * len(column_dims)
+    kept_dims = (False,) + (True,) * len(column_dims)
     at = group.split
 
     def below(access: Access) -> Access:
         return Access(access.buffer, access.offset, (0, *access.strides[at:]))
 
-    last = [_rest(m, scratch[m.loop.write.buffer], kept, below(m.write), height) for m in folds]
+    last = [_rest(m, scratch[m.loop.write.buffer], kept_dims, below(m.write), height) for m in folds]
     after = [m for m in group.members if m.level is Level.COLUMN]
     last += [Member(m.loop, m.level, list(map(below, m.reads)), below(m.write)) for m in after]
     overwrites = group.overwrites

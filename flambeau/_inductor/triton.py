@@ -147,9 +147,9 @@ class Scope:
         if op in ("real", "conj"):
             return self.expression(node.args[0], leaves, kind, bits)  # type: ignore[arg-type]
         floating = kind.startswith("float")
-        made = triton_math.rewrite(op, floating, bits)
-        if made is not None:
-            return self.expression(made(*node.args), leaves, kind, bits)
+        rewritten = triton_math.rewrite(op, floating, bits)
+        if rewritten is not None:
+            return self.expression(rewritten(*node.args), leaves, kind, bits)
         parts = [self.expression(a, leaves, kind, bits) for a in node.args]  # type: ignore[arg-type]
         if op in ("land", "lor", "lnot"):
             tests = [self.cast(p, "cond") for p in parts]
@@ -373,9 +373,9 @@ class Writer:
         name = scope.cast(name, TYPES[buffer.dtype][1])
         if buffer.dtype in _FLOAT8:
             code = scope.let("v", _FLOAT8[buffer.dtype].format(name), "float8")
-            made = scope.let("v", f"{code}.to(tl.float32)", "float32")
-            self.codes[made] = code
-            return made
+            value = scope.let("v", f"{code}.to(tl.float32)", "float32")
+            self.codes[value] = code
+            return value
         narrow = _NARROW.get(buffer.dtype)
         return scope.let("v", f"{name}.to(tl.{narrow}).to(tl.int64)", "int64") if narrow else name
 
@@ -518,10 +518,10 @@ class Writer:
         """The kernel; `names` say what it computes."""
         lines = self.body()
         shape = self.shape()
-        given = [*self.pointers.values(), *self.numbers.values(), *(f"{name}: tl.constexpr" for name in shape)]
+        parameters = [*self.pointers.values(), *self.numbers.values(), *(f"{name}: tl.constexpr" for name in shape)]
         body = "\n".join(f"    {line}" for line in [*self.head, *lines])
         return Kernel(
-            f"# {names}\n@triton.jit\ndef @NAME@({', '.join(given)}):\n{body}\n", list(self.pointers),
+            f"# {names}\n@triton.jit\ndef @NAME@({', '.join(parameters)}):\n{body}\n", list(self.pointers),
             [key[-1] for key in self.numbers], self.wide, shape, self.tile.warps, self.grid(), stages,
             self.tile.registers, tuple(self.scratch.values()),
         )  # fmt: skip
@@ -725,15 +725,15 @@ def print_operator(item: OperatorCall, target: Target) -> list[Kernel] | None:
 
 def print_group(group: Group, stored: set[Buffer], target: Target, tuner: Tuner | None = None) -> list[Kernel]:
     """The kernels of a group in the order in which they run; `stored` are the buffers that somebody outside needs."""
-    made = []
+    launches = []
     for part in divide(group, stored, target):
         kernel = print_part(part)
         if tuner is not None:
             kernels = [kernel, *(print_part(replace(part, tile=tile)) for tile in alternatives(part.tile))]
             kernel = kernels[tuner.loop(kernels)]
         extra = tuple(b for b in part.stored if b not in stored)
-        made.append(replace(kernel, scratch=kernel.scratch + extra))
-    return made
+        launches.append(replace(kernel, scratch=kernel.scratch + extra))
+    return launches
 
 
 def print_all(

@@ -175,9 +175,9 @@ def images(kernels: list[Kernel], capability: int) -> list[Image]:
     for request in requests:
         name = request["name"]
         if name not in _made and name not in missing:
-            found = _from_disk(name)
-            if found is not None:
-                _made[name] = found
+            cached_image = _from_disk(name)
+            if cached_image is not None:
+                _made[name] = cached_image
             else:
                 missing[name] = request
     if missing:
@@ -251,8 +251,8 @@ class TritonPrinter(Printer):
     @classmethod
     def of(cls, device: Any) -> TritonPrinter:
         index = device.index if device.index is not None else fl.cuda.current_device()
-        found = fl.cuda.get_device_properties(index)
-        return cls(index, Target(found.major * 10 + found.minor, found.multi_processor_count))
+        properties = fl.cuda.get_device_properties(index)
+        return cls(index, Target(properties.major * 10 + properties.minor, properties.multi_processor_count))
 
     def knows(self, expr: Expr, dtype: Any) -> bool:
         return triton_math.known(expr, dtype.is_floating_point)
@@ -263,8 +263,8 @@ class TritonPrinter(Printer):
     def launches_by_step(self, work: list[Work], steps: Sequence[int]) -> list[list[Launch] | None]:
         printed = print_all(work, self.target, self._tuner(), steps)
         flat = [kernel for kernels in printed for kernel in kernels or ()]
-        made = iter(zip(flat, images(flat, self.target.capability)))
-        return [None if kernels is None else [self._launch(*next(made)) for _ in kernels] for kernels in printed]
+        compiled = iter(zip(flat, images(flat, self.target.capability)))
+        return [None if kernels is None else [self._launch(*next(compiled)) for _ in kernels] for kernels in printed]
 
     def small(self, group: Group) -> bool:
         measured = config.max_autotune or config.max_autotune_pointwise  # those are measured one by one

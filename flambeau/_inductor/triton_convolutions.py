@@ -149,16 +149,16 @@ def convolution(item: OperatorCall) -> Convolution | None:
     """A call that is a convolution of planes in one group, or the gradient of one with respect to its input."""
     if item.call is None or item.call.op._full_name not in tags.operators("convolution"):
         return None
-    given = records.bind(item.call.op, item.call.args, item.call.kwargs)
+    bound = records.bind(item.call.op, item.call.args, item.call.kwargs)
     result = item.results[0]
-    transposed = given.get("transposed", "output_padding" in given)
-    if result is None or given["groups"] != 1 or transposed or isinstance(given["padding"], str):
+    transposed = bound.get("transposed", "output_padding" in bound)
+    if result is None or bound["groups"] != 1 or transposed or isinstance(bound["padding"], str):
         return None
     backward = item.call.op._full_name == _BACKWARD
-    x, weight, bias = given["grad_output" if backward else "input"], given["weight"], given.get("bias")
+    x, weight, bias = bound["grad_output" if backward else "input"], bound["weight"], bound.get("bias")
     if len(weight.size) != 4:
         return None
-    stride, padding, dilation = (pair(given[name]) for name in ("stride", "padding", "dilation"))
+    stride, padding, dilation = (pair(bound[name]) for name in ("stride", "padding", "dilation"))
     if len(x.size) != 4 or result.memory is not result or result.padded or (backward and stride != [1, 1]):
         return None
     floats = (fl.bfloat16, fl.float16, *([fl.float32] if fl.backends.cudnn.allow_tf32 else []))
@@ -191,9 +191,9 @@ def convolution(item: OperatorCall) -> Convolution | None:
 
 def _with_mask(call: RecordedCall, wanted: Callable[[int], bool]) -> RecordedCall:
     """A call for gradients that computes some of those that it was to compute."""
-    given = records.bind(call.op, call.args, call.kwargs)
-    given["output_mask"] = [asked and wanted(i) for i, asked in enumerate(given["output_mask"])]
-    return RecordedCall(call.op, tuple(given.values()), {}, call.results, call.writes)
+    bound = records.bind(call.op, call.args, call.kwargs)
+    bound["output_mask"] = [asked and wanted(i) for i, asked in enumerate(bound["output_mask"])]
+    return RecordedCall(call.op, tuple(bound.values()), {}, call.results, call.writes)
 
 
 def _is_dense(buffer: Buffer, order: tuple[int, ...]) -> bool:
@@ -258,12 +258,12 @@ class _ByPixels(Finished):
     def _inside(self, down: str, right: str) -> list[str]:
         """Conditions on a pixel; without padding all are met."""
         c = self.matrix
-        made = []
+        conditions = []
         for axis, text in enumerate((f"(top + {down})", f"(side + {right})")):
             if c.padding[axis]:
                 size = self.number("size of input", axis, c.space[axis])
-                made.append(f"({text} >= 0) & ({text} < {size})")
-        return made
+                conditions.append(f"({text} >= 0) & ({text} < {size})")
+        return conditions
 
     def _dot(self) -> str:
         precision = ', input_precision="tf32"' if self.matrix.result.dtype is fl.float32 else ""

@@ -55,17 +55,17 @@ def join_steps(printed: list[list[Kernel] | None], steps: Sequence[int]) -> None
 
 def _runs(kernels: dict[int, Kernel]) -> list[list[int]]:
     """Divides the kernels of a step into those that become one."""
-    made: list[list[int]] = []
+    runs: list[list[int]] = []
     pointers = 0
     for place, kernel in kernels.items():
-        fits = made and len(made[-1]) < _MOST and pointers + len(kernel.pointers) <= _MOST_POINTERS
-        if fits and all(k.grid[1:] == (1, 1) and k.waits == kernel.waits for k in (kernel, kernels[made[-1][0]])):
-            made[-1].append(place)
+        fits = runs and len(runs[-1]) < _MOST and pointers + len(kernel.pointers) <= _MOST_POINTERS
+        if fits and all(k.grid[1:] == (1, 1) and k.waits == kernel.waits for k in (kernel, kernels[runs[-1][0]])):
+            runs[-1].append(place)
             pointers += len(kernel.pointers)
         else:
-            made.append([place])
+            runs.append([place])
             pointers = len(kernel.pointers)
-    return made
+    return runs
 
 
 def is_copy(group: Group | OperatorCall) -> bool:
@@ -115,13 +115,13 @@ def _joined(kernels: list[Kernel]) -> Kernel:
         parts.append(body.replace(parameters[0], f"def part_{at}({', '.join(['program', 'programs', *names])}):\n"))
         own = iter(range(pointers, pointers + len(kernel.pointers)))
         first = len(numbers)
-        given = [
+        inputs = [
             f"p{next(own)}" if name[0] == "p" else f"n{first + int(name[1:])}" for name in names if ":" not in name
         ]
-        given += [str(value) for value in kernel.constants.values()]
+        inputs += [str(value) for value in kernel.constants.values()]
         pointers += len(kernel.pointers)
         numbers += [*kernel.numbers, kernel.grid[0]]
-        calls.append((f"n{len(numbers) - 1}", f"part_{at}(program, {f'n{len(numbers) - 1}'}, {', '.join(given)})"))
+        calls.append((f"n{len(numbers) - 1}", f"part_{at}(program, {f'n{len(numbers) - 1}'}, {', '.join(inputs)})"))
     lines = ["program = tl.program_id(0)"]
     for at, (count, call) in enumerate(calls):
         lines.append("    " * at + (f"if program < {count}:" if at < len(calls) - 1 else call))

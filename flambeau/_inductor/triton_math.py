@@ -123,8 +123,8 @@ def _erf(x: Expr) -> Expr:
     """To 1.5e-7 (Abramowitz and Stegun 7.1.26)."""
     t = e.fast_inverse(1.0 + 0.3275911 * e.abs(x))
     sum_of = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    made = 1.0 - sum_of * _exp(-(x * x))
-    return e.where(x < 0.0, -made, made)
+    result = 1.0 - sum_of * _exp(-(x * x))
+    return e.where(x < 0.0, -result, result)
 
 
 def _gelu_of_eight_bits(x: Expr) -> Expr:
@@ -185,8 +185,8 @@ def known(node: Any, floating: bool) -> bool:
         return True
     if node.op == "div" and not floating:
         return False
-    made = rewrite(node.op, floating)
-    if made is not None:
-        return known(made(*node.args), floating)
+    rewritten = rewrite(node.op, floating)
+    if rewritten is not None:
+        return known(rewritten(*node.args), floating)
     plain = node.op in _ALWAYS or node.op in INFIX or node.op in COMPARISONS or node.op in PREFIX
     return (plain or text(node.op, ["a", "b"], floating) is not None) and all(known(a, floating) for a in node.args)

@@ -191,13 +191,13 @@ def _product(item: OperatorCall) -> Product | None:
     if bias is not None and (bias.dtype is not result.dtype or len(bias.size) != 1):
         return None
     rows = _as_matrix(a.size, a.stride) if len(a.size) > 1 else None
-    made = _as_matrix(result.size, result.stride)
-    if rows is None or made is None or len(b.size) != 2:
+    matrix = _as_matrix(result.size, result.stride)
+    if rows is None or matrix is None or len(b.size) != 2:
         return None
     (m, k), strides = rows
     turned = operands.transposed
     n = int(b.size[0 if turned else 1])
-    if made != ((m, n), (n, 1)) or min(m, n, k) == 0:
+    if matrix != ((m, n), (n, 1)) or min(m, n, k) == 0:
         return None
     buffers = {id(v): buffer for buffer, v in item.reads}
     return Product(

@@ -44,11 +44,11 @@ class MeasuringTuner:
         def ways() -> list[Callable[[], Any]]:
             after = self._runs(separate, memory)
             call = product.call()
-            given = {id(v): memory.of(b).as_strided(v.size, v.stride, v.offset) for b, v in product.item.reads}
-            args = [given.get(id(a), a) for a in call.args]
-            kwargs = {k: given.get(id(a), a) for k, a in call.kwargs.items()}
-            made = [*self._runs(finished, memory), lambda: [call.op(*args, **kwargs), *(run() for run in after)]]
-            return list(map(self._recorded, made))
+            inputs = {id(v): memory.of(b).as_strided(v.size, v.stride, v.offset) for b, v in product.item.reads}
+            args = [inputs.get(id(a), a) for a in call.args]
+            kwargs = {k: inputs.get(id(a), a) for k, a in call.kwargs.items()}
+            candidates = [*self._runs(finished, memory), lambda: [call.op(*args, **kwargs), *(run() for run in after)]]
+            return list(map(self._recorded, candidates))
 
         winner = self._quickest(f"product {product}", [*finished, *separate], ways, len(finished) + 1)
         return winner if winner < len(finished) else None
@@ -64,10 +64,10 @@ class MeasuringTuner:
     ) -> int:
         told = [(k.source, k.numbers, k.constants, k.warps, k.stages, k.registers) for k in kernels]
         digest = hashlib.sha256(repr(told).encode()).hexdigest()
-        made = functools.cache(ways)  # only where they have to be measured
+        measured_ways = functools.cache(ways)  # only where they have to be measured
 
         def way(at: int) -> Callable[[], Any]:
-            return lambda: made()[at]()
+            return lambda: measured_ways()[at]()
 
         with fl.no_grad():
             return quickest(f"{what} {digest} {self.target}", list(map(way, range(count))), self._wait)
@@ -94,8 +94,8 @@ class MeasuringTuner:
         return graph.replay
 
     def _runs(self, kernels: list[Kernel], memory: _Memory) -> list[Callable[[], None]]:
-        made = images(kernels, self.target.capability)
-        return [self._run(kernel, image, memory) for kernel, image in zip(kernels, made)]
+        compiled = images(kernels, self.target.capability)
+        return [self._run(kernel, image, memory) for kernel, image in zip(kernels, compiled)]
 
     def _run(self, kernel: Kernel, image: Image, memory: _Memory) -> Callable[[], None]:
         """A kernel with its arguments, outside of any program."""

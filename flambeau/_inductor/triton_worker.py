@@ -34,18 +34,18 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
         with triton.knobs.cache.scope():
             triton.knobs.cache.dir = os.path.join(scratch, "cache")
             try:
-                made = triton.compile(
+                kernel = triton.compile(
                     source,
                     target=GPUTarget("cuda", request["capability"], 32),
                     options=request["options"],
                 )
             except Exception as error:
                 return {"error": f"{type(error).__name__}: {error}"}
-        data = made.metadata
+        data = kernel.metadata
         if data.global_scratch_size or data.profile_scratch_size:
             return {"error": "the kernel wants scratch memory in global memory"}
         return {
-            "image": base64.b64encode(made.asm["cubin"]).decode(),
+            "image": base64.b64encode(kernel.asm["cubin"]).decode(),
             "shared": data.shared,
             "threads": data.num_warps * 32,
         }

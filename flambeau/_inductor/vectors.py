@@ -53,15 +53,15 @@ def _product(
     same = all(v.dtype is result.dtype for v in call.reads) and result.dtype in _DTYPES
     if not same or math.prod(vector.size) != depth or count == 1 or depth == 1 or strides[1] != 1:
         return False
-    made = lowering.result(result)
-    target = made
+    result_buffer = lowering.result(result)
+    target = result_buffer
     if bias is not None:
         target = Buffer(lowering.count, fl.float32, (count,), (1,), "loop")
         lowering.count += 1
     read = lowering.read(matrix)
-    given = lowering.read(vector)
-    kind = -1 - given.buffer.index  # of the products with this vector, and of what is computed for them
-    reads = [Access(read.buffer, read.offset, strides), _operand(lowering, given, count, depth, kind)]
+    vector_read = lowering.read(vector)
+    kind = -1 - vector_read.buffer.index  # of the products with this vector, and of what is computed for them
+    reads = [Access(read.buffer, read.offset, strides), _operand(lowering, vector_read, count, depth, kind)]
     a, b = e.arg("a"), e.arg("b")
     reduce = Reduce(0, a + b, a, fl.float32, (True, False))
     body = e.Expr("load", 0) * e.Expr("load", 1)
@@ -70,7 +70,7 @@ def _product(
     if bias is not None:
         reads = [Access(target, 0, (1,)), Access(*_whole(lowering.read(bias)))]
         body = e.Expr("load", 0) + e.Expr("load", 1)
-        lowering.items.append(Loop("bias", (count,), body, reads, Access(made, 0, (1,)), fl.float32))
+        lowering.items.append(Loop("bias", (count,), body, reads, Access(result_buffer, 0, (1,)), fl.float32))
     return True
 
 

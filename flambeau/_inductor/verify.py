@@ -68,10 +68,12 @@ def verify_lowered(items: Iterable[Loop | OperatorCall], inputs: Iterable[Buffer
         _inside(item.write, item.domain, item.name)
         _rule(item.write.buffer not in known, "a loop writes a buffer that is new", item.name)
         if item.reduce is not None:
-            kept = item.reduce.kept
-            _rule(len(kept) == len(item.domain), "a reduction says of each dimension whether it is kept", item.name)
+            kept_dims = item.reduce.kept
             _rule(
-                all(k or s == 0 for k, s in zip(kept, item.write.strides)),
+                len(kept_dims) == len(item.domain), "a reduction says of each dimension whether it is kept", item.name
+            )
+            _rule(
+                all(k or s == 0 for k, s in zip(kept_dims, item.write.strides)),
                 "a reduction writes once for what it reduces",
                 item.name,
             )

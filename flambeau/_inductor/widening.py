@@ -25,11 +25,16 @@ def widen_products(trace: Trace) -> None:
     fixed = {v.storage for v in ends if v is not None} | {v.storage for call in trace.calls for v in call.writes}
     gone: set[int] = set()
     for at, call in enumerate(trace.calls):
-        made = call.results[0] if call.op._full_name == "mm" and not call.writes else None
-        if made is None or made.storage in fixed or len(readers.get(made.storage, ())) != 1 or not _is_even(call):
+        product = call.results[0] if call.op._full_name == "mm" and not call.writes else None
+        if (
+            product is None
+            or product.storage in fixed
+            or len(readers.get(product.storage, ())) != 1
+            or not _is_even(call)
+        ):
             continue
-        reader = readers[made.storage][0]
-        wide = _converted(trace.calls[reader], made)
+        reader = readers[product.storage][0]
+        wide = _converted(trace.calls[reader], product)
         if wide is None:
             continue
         op = fl.ops.aten._product_widened.default

@@ -26,8 +26,8 @@ class SymbolicSize(tuple[Any, ...]):
         return numel(self)
 
     def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        return size_of(found) if isinstance(index, slice) else found
+        item = super().__getitem__(index)
+        return size_of(item) if isinstance(index, slice) else item
 
     def __add__(self, other: Any) -> Any:
         return size_of((*self, *other))

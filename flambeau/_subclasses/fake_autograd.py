@@ -125,13 +125,13 @@ class Derivative:
 
     def saved(self, bound: dict[str, Any], results: list[Any]) -> list[Any]:
         """The tensors whose values backward looks at."""
-        found: list[Any] = []
+        values: list[Any] = []
         for name in sorted(self.reads(bound)):
             if name in bound:
-                found += _items(bound[name])
+                values += _items(bound[name])
             elif results and (name == "out" or name in self.results):
-                found.append(results[0 if name == "out" else self.results.index(name)])
-        return [t for t in found if isinstance(t, fl.Tensor)]
+                values.append(results[0 if name == "out" else self.results.index(name)])
+        return [t for t in values if isinstance(t, fl.Tensor)]
 
     def gradients(self, bound: dict[str, Any], results: list[Any], given: Gradients, listed: bool) -> Gradients:
         """One gradient for each tensor among the arguments, lists laid out."""
@@ -140,14 +140,14 @@ class Derivative:
             return [self._operand(k, bound, results[0], given[0]) if _needs(bound[n]) else None for k, n in operands]
         if not listed and all(g is None for g in given[: sum(map(self._is_gradient, self.parameters))]):
             return [None] * sum(len(_items(bound[n])) for n in self.tensors)
-        found = self.vjp(*(self._asked(p, bound, results, given, listed) for p in self.parameters))
-        found = found if isinstance(found, tuple) else (found,)
-        made: Gradients = []
-        for name, g in itertools.zip_longest(self.tensors, found[: len(self.tensors)]):
+        gradients = self.vjp(*(self._asked(p, bound, results, given, listed) for p in self.parameters))
+        gradients = gradients if isinstance(gradients, tuple) else (gradients,)
+        placed: Gradients = []
+        for name, g in itertools.zip_longest(self.tensors, gradients[: len(self.tensors)]):
             count = len(_items(bound[name]))
             one_each = list(g) if isinstance(g, (list, tuple)) else [g] * min(count, 1)
-            made.extend(one_each + [None] * (count - len(one_each)))
-        return made
+            placed.extend(one_each + [None] * (count - len(one_each)))
+        return placed
 
     def _operand(self, operand: int, bound: dict[str, Any], out: Any, g: Any) -> Any:
         """The gradient of an operand of a pointwise operator: by the operator made for it, or, where it has to be
@@ -156,17 +156,19 @@ class Derivative:
             from flambeau.ops.evaluate import gradient
 
             return gradient(self.name, operand, g, tuple(bound.values()), out)
-        found = self.fused[operand]
-        if found is None:
+        position = self.fused[operand]
+        if position is None:
             raise NotImplementedError(
                 f"[{self.name}] expected a gradient that is known, got one with respect to '{self.tensors[operand]}'"
             )
-        if found.kind == "identity":
+        if position.kind == "identity":
             return g
-        if found.kind == "zero":
+        if position.kind == "zero":
             return fl.zeros_like(bound[self.tensors[operand]])
         special = {"g": g, "out": out}
-        return _C._operator_object(found.record.name)(*(bound[s] if s in bound else special[s] for s in found.sources))
+        return _C._operator_object(position.record.name)(
+            *(bound[s] if s in bound else special[s] for s in position.sources)
+        )
 
     def _is_gradient(self, parameter: str) -> bool:
         numbered = len(parameter) == 2 and parameter[0] == "g" and parameter[1].isdigit()
@@ -233,9 +235,9 @@ def record(name: str, bound: dict[str, Any], result: Any, written: Any = None) -
     if written is not None:
         rebase(written, node)
         return
-    for i, made in enumerate(results):
-        if _needs(made):
-            made.history = (node, i)
+    for i, fake_result in enumerate(results):
+        if _needs(fake_result):
+            fake_result.history = (node, i)
 
 
 def before_write(name: str, bound: dict[str, Any], target: Any) -> dict[str, Any]:
@@ -267,15 +269,15 @@ def note_views(op: Any, bound: dict[str, Any], result: Any) -> None:
     """Remember of which tensor the results of a view operator are views, and how they are made again."""
     of = next(iter(bound.values()))
     several = isinstance(result, (tuple, list))
-    for i, made in enumerate(result if several else [result]):
-        if not isinstance(made, fl.Tensor) or made is of:
+    for i, view in enumerate(result if several else [result]):
+        if not isinstance(view, fl.Tensor) or view is of:
             continue
 
         def step(t: Any, i: int = i) -> Any:
             again = op(t, **dict(list(bound.items())[1:]))
             return again[i] if several else again
 
-        made.fake_view = View(of, step)
+        view.fake_view = View(of, step)
 
 
 def _apply(
@@ -306,11 +308,11 @@ def _version(t: Any) -> int:
 
 def record_function(ctx: Any, inputs: list[Any], outputs: Any, fixed: set[int], recorded: bool) -> list[Any]:
     """Hang the node of a user's Function on its results, but for those in `fixed`, which have no gradient."""
-    given = {id(t) for t in inputs}
+    input_ids = {id(t) for t in inputs}
     dirty = {id(t) for t in ctx.dirty_tensors}
     results = []
     for out in outputs:
-        if isinstance(out, fl.Tensor) and id(out) in given and id(out) not in dirty:
+        if isinstance(out, fl.Tensor) and id(out) in input_ids and id(out) not in dirty:
             with fl.no_grad():
                 out = out.view_as(out)
         results.append(out)

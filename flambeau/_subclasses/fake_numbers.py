@@ -30,9 +30,9 @@ def env_of(value: Any) -> ShapeEnv | None:
         return value.env
     if isinstance(value, (list, tuple)):
         for item in value:
-            found = env_of(item)
-            if found is not None:
-                return found
+            env = env_of(item)
+            if env is not None:
+                return env
     elif isinstance(value, dict):
         return env_of(list(value.values()))
     elif isinstance(value, slice):

@@ -45,10 +45,10 @@ _INFOS: dict[OpOverload, OperatorInfo] = {}
 
 
 def info_of(op: OpOverload) -> OperatorInfo:
-    found = _INFOS.get(op)
-    if found is None:
-        found = _INFOS[op] = OperatorInfo(op)
-    return found
+    info = _INFOS.get(op)
+    if info is None:
+        info = _INFOS[op] = OperatorInfo(op)
+    return info
 
 
 _REPEATED = re.compile(r"\[(\d+)\]")
@@ -60,21 +60,21 @@ def bind(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[
     """Arguments by the names of the schema, with defaults filled in, as the native parser reads them."""
     info = info_of(op)
     positional = info.positional
-    given = dict(zip(positional, args))
+    by_name = dict(zip(positional, args))
     if info.last_list and len(args) >= len(positional):
         last = args[len(positional) - 1]
         # x.view(2, 3): the rest of the positional arguments is the list.
         if not isinstance(last, (list, tuple, type(None))) and (
             info.last_list == "tensors" or not isinstance(last, fl.Tensor)
         ):
-            given[positional[-1]] = list(args[len(positional) - 1 :])
+            by_name[positional[-1]] = list(args[len(positional) - 1 :])
     if kwargs:
         names = {name for name, _, _ in info.formals}
         for name, value in kwargs.items():
-            given[name if name in names else _ALIASES.get(name, name)] = value
+            by_name[name if name in names else _ALIASES.get(name, name)] = value
     bound: dict[str, Any] = {}
     for name, default, repeat in info.formals:
-        value = given.get(name, default)
+        value = by_name.get(name, default)
         if repeat and value is not None and not isinstance(value, (list, tuple)):
             value = [value] * repeat  # one value stands for all
         bound[name] = value

@@ -137,10 +137,10 @@ class FakeTensor(fl.Tensor):
         raise TypeError(f"[fake] expected tensors with data to pickle, got {self!r}")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FakeTensor:
-        made = memo[id(self)] = self.fake_mode.wrap(
+        copy = memo[id(self)] = self.fake_mode.wrap(
             self.meta(), self.geometry, self.fake_device, self.fake_requires_grad
         )
-        return made
+        return copy
 
     @staticmethod
     def _run_backward(roots: Any, given: Any, wanted: Any, create_graph: bool, accumulate: bool) -> tuple[Any, ...]:
@@ -237,17 +237,17 @@ class FakeTensorMode(TorchFunctionMode):
     def wrap(self, meta: Any, geometry: Geometry, device: Any, requires_grad: bool = False) -> FakeTensor:
         """A fake tensor over a meta tensor."""
         with disabled():
-            made: FakeTensor = fl.Tensor._make_subclass(FakeTensor, meta)
-            made.fake_dtype = meta.dtype
-        made.fake_mode = self
-        made.fake_device = device
-        made.geometry = geometry
-        made.fake_requires_grad = requires_grad
-        made.fake_is_leaf = True
-        made.constant = None
-        made.original = made.history = made.fake_view = made.number = None
-        made.fake_writes = 0
-        return made
+            fake: FakeTensor = fl.Tensor._make_subclass(FakeTensor, meta)
+            fake.fake_dtype = meta.dtype
+        fake.fake_mode = self
+        fake.fake_device = device
+        fake.geometry = geometry
+        fake.fake_requires_grad = requires_grad
+        fake.fake_is_leaf = True
+        fake.constant = None
+        fake.original = fake.history = fake.fake_view = fake.number = None
+        fake.fake_writes = 0
+        return fake
 
     def from_tensor(
         self,
@@ -280,12 +280,12 @@ class FakeTensorMode(TorchFunctionMode):
         if not static and self.shape_env is not None:
             dims = range(len(sizes)) if dynamic_dims is None else [d % len(sizes) for d in dynamic_dims]
             geometry = self._symbolic(geometry, set(dims), str(source) if source is not None else "")
-        made = self.wrap(meta, geometry, device, grad)
-        made.fake_is_leaf = leaf
+        fake = self.wrap(meta, geometry, device, grad)
+        fake.fake_is_leaf = leaf
         if self.recorder is not None:
-            made.original = tensor
-        self._known[id(tensor)] = (weakref.ref(tensor), made)
-        return made
+            fake.original = tensor
+        self._known[id(tensor)] = (weakref.ref(tensor), fake)
+        return fake
 
     def forget_tensors(self) -> None:
         """Lets go of the tensors that fakes were made of: graphs keep fakes, and with them the mode."""
@@ -316,9 +316,9 @@ class FakeTensorMode(TorchFunctionMode):
         if isinstance(func, OpOverload):
             return self.operator(func, args, kwargs)
         if isinstance(func, _C.Method) and len(args) == 2 and isinstance(args[0], (SymInt, SymFloat)) and not kwargs:
-            found = number_first(func.__name__, *args)
-            if found is not None:
-                return found
+            number = number_first(func.__name__, *args)
+            if number is not None:
+                return number
         if isinstance(func, (_C.Function, _C.Method)):
             args, kwargs = self._faked(args), self._faked(kwargs) if kwargs else kwargs
             concrete_args, concrete_kwargs = hinted(args), hinted(kwargs) if kwargs else kwargs
@@ -358,9 +358,9 @@ class FakeTensorMode(TorchFunctionMode):
         with disabled():
             real = func(*hinted(args), **hinted(kwargs))
             small = real.numel() == 1
-        made: FakeTensor = self.from_tensor(real, static_shapes=True)
-        made.constant = real if small else None
-        return made
+        fake: FakeTensor = self.from_tensor(real, static_shapes=True)
+        fake.constant = real if small else None
+        return fake
 
     def _from_meta(self, value: Any) -> Any:
         if isinstance(value, fl.Tensor) and not isinstance(value, FakeTensor):
@@ -453,8 +453,8 @@ class FakeTensorMode(TorchFunctionMode):
         """Arguments of a call in a definition, which is told that its tensors are on the meta device."""
         if self.definition_devices:
             for name in names:
-                given = arguments.get(name)
-                if given is not None and fl.device(given).type == "meta":
+                device = arguments.get(name)
+                if device is not None and fl.device(device).type == "meta":
                     arguments = {**arguments, name: self.definition_devices[-1]}
         return arguments
 
@@ -465,14 +465,14 @@ class FakeTensorMode(TorchFunctionMode):
         target = next(iter(bound.values())) if info.writes_first else None
         if isinstance(target, (list, tuple)):  # whose operators, on lists, no gradient goes through
             differentiated = False
-        kept = bound
+        recorded = bound
         if differentiated and target is not None:
-            kept = fake_autograd.before_write(info.base, bound, target)
+            recorded = fake_autograd.before_write(info.base, bound, target)
         result = self._by_kernel(op, info, bound, rule, symbolic)
         if self.recorder is not None:
             self.recorder(op, bound, result)
         if differentiated:
-            fake_autograd.record(info.base, kept, result, target)
+            fake_autograd.record(info.base, recorded, result, target)
         if info.flags & VIEW and self.keeps_history:
             fake_autograd.note_views(op, bound, result)
         return result
@@ -579,16 +579,18 @@ class FakeTensorMode(TorchFunctionMode):
             sizes = broadcast(*(t.geometry.sizes for t in _tensors(bound)))
         else:
             return _specialize(bound)
-        for own, made in zip(target.geometry.sizes, sizes):
-            equal_sizes(own, made, info.base)
+        for own, size in zip(target.geometry.sizes, sizes):
+            equal_sizes(own, size, info.base)
 
     def _written(self, info: OperatorInfo, target: FakeTensor, bound: dict[str, Any]) -> None:
         """Bring a tensor that was written in place up to date."""
         if info.base in RESHAPES:
             rule = shapes.find(info.base.replace("_.", ".").rstrip("_")) if target.is_symbolic else None
             if rule is not None:
-                made = apply_shape(rule, _geometric(bound))
-                target.geometry = made if isinstance(made, Geometry) else Geometry(made, contiguous_strides(made))
+                geometry = apply_shape(rule, _geometric(bound))
+                target.geometry = (
+                    geometry if isinstance(geometry, Geometry) else Geometry(geometry, contiguous_strides(geometry))
+                )
             elif "the_template" in bound:
                 target.geometry = Geometry(sizes := bound["the_template"].geometry.sizes, contiguous_strides(sizes), 0)
             elif "size" in bound and "stride" not in bound:
@@ -644,14 +646,14 @@ class FakeTensorMode(TorchFunctionMode):
             return plain  # type: ignore[return-value]
         if not isinstance(answers, list):
             answers = [answers]
-        made = []
+        geometries = []
         for answer, at_hints in zip(answers, plain, strict=True):
             geometry = _completed(answer, at_hints, bound) if at_hints is not None else None
             if geometry is None:
                 _specialize(bound)
                 return plain  # type: ignore[return-value]
-            made.append(geometry)
-        return made
+            geometries.append(geometry)
+        return geometries
 
     def _wrapped(self, result: Any, geometries: list[Geometry], device: Any, grad: bool) -> Any:
         if isinstance(result, fl.Tensor):
@@ -666,9 +668,9 @@ class FakeTensorMode(TorchFunctionMode):
     def _one(self, meta: Any, geometry: Geometry, device: Any, grad: bool) -> FakeTensor:
         with disabled():
             differentiable = meta.is_floating_point() or meta.is_complex()
-        made = self.wrap(meta, geometry, device, grad and differentiable)
-        made.fake_is_leaf = not made.fake_requires_grad
-        return made
+        fake = self.wrap(meta, geometry, device, grad and differentiable)
+        fake.fake_is_leaf = not fake.fake_requires_grad
+        return fake
 
 
 # ---------------------------------------------------------------------------------------------- operators
@@ -676,26 +678,26 @@ class FakeTensorMode(TorchFunctionMode):
 
 def _named(op: OpOverload, bound: dict[str, Any]) -> Any:
     """The type of an operator's results that have names: what the operator returns on the meta device."""
-    found = _NAMED.get(op)
-    if found is None:
+    result_class = _NAMED.get(op)
+    if result_class is None:
         positional = [hinted(bound[a.name]) for a in op._schema.arguments if not a.kwarg_only]
         named = {a.name: hinted(bound[a.name]) for a in op._schema.arguments if a.kwarg_only}
         with disabled(), fl.no_grad():
-            found = _NAMED[op] = type(op(*positional, **named))
-    return found
+            result_class = _NAMED[op] = type(op(*positional, **named))
+    return result_class
 
 
 _NAMED: dict[OpOverload, Any] = {}
 
 
 def _tensors(bound: dict[str, Any]) -> list[FakeTensor]:
-    found: list[FakeTensor] = []
+    tensors: list[FakeTensor] = []
     for value in bound.values():
         if isinstance(value, FakeTensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, (list, tuple)):
-            found.extend(v for v in value if isinstance(v, FakeTensor))
-    return found
+            tensors.extend(v for v in value if isinstance(v, FakeTensor))
+    return tensors
 
 
 def _is_symbolic(bound: dict[str, Any]) -> bool:
@@ -776,9 +778,9 @@ def _common_device(op: OpOverload, bound: dict[str, Any]) -> Any:
     """Where the results of a call live."""
     for argument in op._schema.arguments:
         if argument.type.text.startswith("device"):
-            given = bound[argument.name]
-            if given is not None:
-                return canonical(given)
+            value = bound[argument.name]
+            if value is not None:
+                return canonical(value)
     name = op._full_name
     if name in ("cpu", "_to_cpu"):
         return fl.device("cpu")
@@ -803,9 +805,9 @@ def _mode_of(value: Any) -> FakeTensorMode | None:
         return value.fake_mode
     if isinstance(value, (list, tuple)):
         for item in value:
-            found = _mode_of(item)
-            if found is not None:
-                return found
+            mode = _mode_of(item)
+            if mode is not None:
+                return mode
     elif isinstance(value, dict):
         return _mode_of(list(value.values()))
     elif isinstance(value, slice):

@@ -42,7 +42,7 @@ def _chunks(op: str, content: bytes) -> tuple[_Format, bytes]:
     """The format of a file, and its samples."""
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
         raise RuntimeError(f"[{op}] expected a WAV file, got one that begins with {content[:12]!r}")
-    place, found = 12, None
+    place, chunk = 12, None
     while place + 8 <= len(content):
         name, size = content[place : place + 4], struct.unpack_from("<I", content, place + 4)[0]
         body = content[place + 8 : place + 8 + size]
@@ -50,9 +50,9 @@ def _chunks(op: str, content: bytes) -> tuple[_Format, bytes]:
             kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
             if kind == _EXTENSIBLE:
                 kind = struct.unpack_from("<H", body, 24)[0]
-            found = _Format(kind, channels, rate, bits)
-        elif name == b"data" and found is not None:
-            return found, body
+            chunk = _Format(kind, channels, rate, bits)
+        elif name == b"data" and chunk is not None:
+            return chunk, body
         place += 8 + size + size % 2
     raise RuntimeError(f"[{op}] expected chunks of format and data, got a file without one of them")
 

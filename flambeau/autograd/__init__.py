@@ -72,7 +72,7 @@ def _ones_like(out: Tensor) -> Tensor:
 def _make_grads(outputs: Sequence[Any], grads: Sequence[Any], is_grads_batched: bool = False) -> list[Any]:
     if len(grads) != len(outputs):
         raise RuntimeError(f"[backward] expected {len(outputs)} gradients, one for each output, got {len(grads)}")
-    made = []
+    gradients = []
     for i, (out, g) in enumerate(zip(outputs, grads)):
         if isinstance(g, Tensor):
             if isinstance(out, Tensor):
@@ -91,14 +91,14 @@ def _make_grads(outputs: Sequence[Any], grads: Sequence[Any], is_grads_batched: 
                         f"grad_output[{i}] "
                         f"has a dtype of {g.dtype} and output[{i}] has a dtype of {out.dtype}."
                     )
-            made.append(g)
+            gradients.append(g)
         elif g is None and not isinstance(out, Tensor) and not _is_edge(out):
             raise TypeError(f"[backward] expected Tensors or edges of a graph, got {type(out).__name__}")
         elif g is None:
-            made.append(_first_gradient(out) if not isinstance(out, Tensor) or out.requires_grad else None)
+            gradients.append(_first_gradient(out) if not isinstance(out, Tensor) or out.requires_grad else None)
         else:
             raise TypeError(f"[backward] expected gradients that are Tensors or None, got {type(g).__name__}")
-    return made
+    return gradients
 
 
 def _is_edge(x: Any) -> bool:
@@ -155,9 +155,9 @@ def backward(
     grads = _make_grads(roots, grads)
     if retain_graph is None:
         retain_graph = create_graph
-    found = _run(roots, grads, wanted, retain_graph, create_graph, True)
+    gradients = _run(roots, grads, wanted, retain_graph, create_graph, True)
     if wanted is not None:
-        for x, g in zip(wanted, found):
+        for x, g in zip(wanted, gradients):
             if isinstance(x, Tensor) and not x.is_leaf and not x.retains_grad and g is not None:
                 x._grad = g if x._grad is None else x._grad + g
 
@@ -206,24 +206,26 @@ def grad(
     grads = (None,) * len(roots) if grad_outputs is None else _listed(grad_outputs)
     grads = _make_grads(roots, grads, is_grads_batched)
     if is_grads_batched:
-        found = _batched(roots, wanted, grads, retain_graph, create_graph, allow_unused)
+        gradients = _batched(roots, wanted, grads, retain_graph, create_graph, allow_unused)
     else:
-        found = _run(roots, grads, wanted, retain_graph, create_graph, False)
-        if not allow_unused and any(g is None for g in found):
-            _complain_unused(found)
+        gradients = _run(roots, grads, wanted, retain_graph, create_graph, False)
+        if not allow_unused and any(g is None for g in gradients):
+            _complain_unused(gradients)
     if materialize_grads:
         import flambeau as fl
 
-        if any(g is None and not isinstance(x, Tensor) for g, x in zip(found, wanted)):
+        if any(g is None and not isinstance(x, Tensor) for g, x in zip(gradients, wanted)):
             raise RuntimeError(
                 "[grad] expected inputs that are Tensors with materialize_grads=True, got a GradientEdge"
             )
-        found = tuple(fl.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in zip(found, wanted))
-    return found
+        gradients = tuple(
+            fl.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in zip(gradients, wanted)
+        )
+    return gradients
 
 
-def _complain_unused(found: Any) -> None:
-    at = next(i for i, g in enumerate(found) if g is None)
+def _complain_unused(gradients: Any) -> None:
+    at = next(i for i, g in enumerate(gradients) if g is None)
     raise RuntimeError(
         f"[grad] expected outputs that depend on every input, got none for input {at}: One of the differentiated "
         "Tensors appears to "
@@ -273,8 +275,8 @@ class Variable(metaclass=_VariableMeta):
     def __new__(cls, data: Any = None, requires_grad: bool = False) -> Any:
         import flambeau as fl
 
-        made = fl.empty(0) if data is None else data.detach()
-        return made.requires_grad_(requires_grad)
+        tensor = fl.empty(0) if data is None else data.detach()
+        return tensor.requires_grad_(requires_grad)
 
     _execution_engine: Any = _Engine()
 

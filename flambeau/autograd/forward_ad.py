@@ -79,9 +79,9 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     """The tensor and its tangent; None where it has none."""
     if _current_level < 0:
         return UnpackedDualTensor(tensor, None)
-    for made in _duals:
-        if made.dual is tensor and tensor.grad_fn is made.grad_fn:
-            return UnpackedDualTensor(made.primal, made.tangent)
+    for dual in _duals:
+        if dual.dual is tensor and tensor.grad_fn is dual.grad_fn:
+            return UnpackedDualTensor(dual.primal, dual.tangent)
     if not tensor.requires_grad:
         return UnpackedDualTensor(tensor, None)
     tangent = _tangent(tensor)
@@ -93,19 +93,19 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
 def _tangent(tensor: Any) -> Any:
     with fl.enable_grad():
         seed = fl.zeros_like(tensor, requires_grad=True)
-        roots = [made.root for made in _duals]
+        roots = [dual.root for dual in _duals]
         with finding_tangents():
             back = fl.autograd.grad(tensor, roots, seed, create_graph=True, allow_unused=True)
-        reached = [(g, made.tangent) for g, made in zip(back, _duals) if g is not None]
+        reached = [(g, dual.tangent) for g, dual in zip(back, _duals) if g is not None]
         if not reached:
             return None
         pairs = [(g, tangent) for g, tangent in reached if g.requires_grad]
         if not pairs:
             return fl.zeros_like(tensor)
-        (found,) = fl.autograd.grad(
+        (gradient,) = fl.autograd.grad(
             [g for g, _ in pairs], seed, [t for _, t in pairs], create_graph=True, allow_unused=True
         )
-    return fl.zeros_like(tensor) if found is None else found
+    return fl.zeros_like(tensor) if gradient is None else gradient
 
 
 class dual_level:

@@ -91,23 +91,23 @@ class FunctionCtx:
         outer, self._node = self._node, node
         try:
             if _forward_mode[0] and cls.jvp is not Function.jvp:
-                found = self._transposed_jvp(grads)
+                gradients = self._transposed_jvp(grads)
             else:
                 derivative, derive = cls._derivative(), recording.derive
-                found = derivative(self, *grads) if derive is None else derive(self, derivative, grads)
+                gradients = derivative(self, *grads) if derive is None else derive(self, derivative, grads)
         finally:
             self._node = outer
-        if not isinstance(found, (tuple, list)):
-            found = (found,)
+        if not isinstance(gradients, (tuple, list)):
+            gradients = (gradients,)
         n = len(self._positions)
-        if len(found) < n or any(x is not None for x in found[n:]):
+        if len(gradients) < n or any(x is not None for x in gradients[n:]):
             raise RuntimeError(
                 f"[{self.name()}] expected as many gradients as forward has inputs: function {self.name()} returned an "
                 "incorrect number "
-                f"of gradients (expected {n}, got {len(found)})"
+                f"of gradients (expected {n}, got {len(gradients)})"
             )
         out = []
-        for i, (g, is_tensor) in enumerate(zip(found, self._positions)):
+        for i, (g, is_tensor) in enumerate(zip(gradients, self._positions)):
             if is_tensor:
                 out.append(g)
             elif g is not None:
@@ -133,7 +133,7 @@ class FunctionCtx:
         wanted = [s for s in seeds if s is not None]
         if not pairs or not wanted:
             return (None,) * len(seeds)
-        found = iter(
+        gradients = iter(
             fl.autograd.grad(
                 [m for m, _ in pairs],
                 wanted,
@@ -142,7 +142,7 @@ class FunctionCtx:
                 allow_unused=True,
             )
         )
-        return tuple(None if s is None else next(found) for s in seeds)
+        return tuple(None if s is None else next(gradients) for s in seeds)
 
 
 BackwardCFunction = FunctionCtx
@@ -342,9 +342,11 @@ def _record(self: FunctionCtx, args: Any, positions: Any, outputs: Any, recorded
         self._outputs.append((out.shape, out.dtype, out.device) if differentiable or out.is_floating_point() else None)
         results.append(out)
     if recorded and self.to_save is not None:
-        made = {id(o) for o, r in zip(outputs, results) if isinstance(o, Tensor) and r is o and id(o) not in fixed}
+        own_outputs = {
+            id(o) for o, r in zip(outputs, results) if isinstance(o, Tensor) and r is o and id(o) not in fixed
+        }
         self._saved = tuple(
-            None if t is None else _C._save_tensor(t, id(t) in made and t.grad_fn is node) for t in self.to_save
+            None if t is None else _C._save_tensor(t, id(t) in own_outputs and t.grad_fn is node) for t in self.to_save
         )
         self.to_save = None
     return results

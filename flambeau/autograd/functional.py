@@ -21,11 +21,11 @@ def _as_tuple(x: Any, what: str, where: str) -> tuple[bool, tuple[Tensor, ...]]:
     for i, t in enumerate(listed):
         if not isinstance(t, Tensor):
             at = "" if single else f" at index {i}"
-            given = f"The {what} given to {where}"
+            subject = f"The {what} given to {where}"
             if what not in ("inputs", "v"):
-                given = f"The outputs of the user-provided function given to {where}"
+                subject = f"The outputs of the user-provided function given to {where}"
             raise TypeError(
-                f"[{where}] expected {what} to be a Tensor or a tuple of Tensors, got {type(t).__name__}{at}: {given} "
+                f"[{where}] expected {what} to be a Tensor or a tuple of Tensors, got {type(t).__name__}{at}: {subject} "
                 f"must be either a Tensor or a tuple of Tensors but the value{at} has type {type(t)}."
             )
     return not single, listed
@@ -33,13 +33,13 @@ def _as_tuple(x: Any, what: str, where: str) -> tuple[bool, tuple[Tensor, ...]]:
 
 def _fresh(inputs: tuple[Tensor, ...], create_graph: bool) -> tuple[Tensor, ...]:
     """Inputs that require grad: connected to what they came from when the result is to be differentiated."""
-    made = []
+    fresh = []
     for x in inputs:
         if create_graph and x.requires_grad:
-            made.append(x.view_as(x))
+            fresh.append(x.view_as(x))
         else:
-            made.append(x.detach().requires_grad_(True))
-    return tuple(made)
+            fresh.append(x.detach().requires_grad_(True))
+    return tuple(fresh)
 
 
 def _finish(x: Any, is_tuple: bool, create_graph: bool) -> Any:
@@ -123,13 +123,13 @@ def _check_v(v: Any, like: tuple[Tensor, ...], where: str) -> tuple[Tensor, ...]
 def _grad(outputs: Any, inputs: Any, grads: Any = None, create_graph: bool = False) -> tuple[Any, ...]:
     """Like grad, with None for whatever does not depend."""
     grads = [None] * len(outputs) if grads is None else grads
-    kept = [(o, g) for o, g in zip(outputs, grads) if o is not None and o.requires_grad]
-    if not kept:
+    pairs = [(o, g) for o, g in zip(outputs, grads) if o is not None and o.requires_grad]
+    if not pairs:
         return (None,) * len(inputs)
     return grad(
-        [o for o, _ in kept],
+        [o for o, _ in pairs],
         inputs,
-        [g for _, g in kept],
+        [g for _, g in pairs],
         create_graph=create_graph,
         retain_graph=True,
         allow_unused=True,
@@ -146,8 +146,8 @@ def vjp(
         is_outputs_tuple, outputs = _as_tuple(func(*xs), "outputs of func", "vjp")
         vs = _check_v(v, outputs, "vjp")
         _need_grad(outputs, strict, "vjp")
-        found = _fill(_grad(outputs, xs, vs, create_graph), xs, strict, "vjp", create_graph=create_graph)
-    return _finish(outputs, is_outputs_tuple, create_graph), _finish(found, is_inputs_tuple, create_graph)
+        gradients = _fill(_grad(outputs, xs, vs, create_graph), xs, strict, "vjp", create_graph=create_graph)
+    return _finish(outputs, is_outputs_tuple, create_graph), _finish(gradients, is_inputs_tuple, create_graph)
 
 
 def jvp(
@@ -163,8 +163,8 @@ def jvp(
         _need_grad(outputs, strict, "jvp")
         back = _fill(_grad(outputs, xs, duals, create_graph=True), xs, strict, "jvp")
         trick = "The gradient with respect to the input is independent of entry"
-        found = _fill(_grad(back, duals, vs, create_graph), outputs, strict, "jvp", trick, create_graph)
-    return _finish(outputs, is_outputs_tuple, create_graph), _finish(found, is_outputs_tuple, create_graph)
+        tangents = _fill(_grad(back, duals, vs, create_graph), outputs, strict, "jvp", trick, create_graph)
+    return _finish(outputs, is_outputs_tuple, create_graph), _finish(tangents, is_outputs_tuple, create_graph)
 
 
 def _need_loop(strict: bool, vectorize: bool, where: str) -> None:
@@ -197,8 +197,8 @@ def jacobian(
             for k in range(out.numel()):
                 basis = fl.zeros_like(out, memory_format=fl.contiguous_format)
                 basis.view(-1)[k] = 1
-                found = _grad((out,), xs, (basis,), create_graph)
-                for column, g in zip(columns, _fill(found, xs, strict, "jacobian", what, create_graph)):
+                gradients = _grad((out,), xs, (basis,), create_graph)
+                for column, g in zip(columns, _fill(gradients, xs, strict, "jacobian", what, create_graph)):
                     column.append(g)
             rows.append(
                 tuple(
@@ -248,8 +248,8 @@ def hessian(
         _need_second(first, strict, "hessian")
         return first
 
-    found = jacobian(gradients, xs, create_graph=create_graph, strict=strict)
-    return found if is_inputs_tuple else found[0][0]
+    second = jacobian(gradients, xs, create_graph=create_graph, strict=strict)
+    return second if is_inputs_tuple else second[0][0]
 
 
 def vhp(
@@ -270,8 +270,8 @@ def _hessian_product(
         _need_grad((out,), strict, where)
         first = _fill(_grad((out,), xs, create_graph=True), xs, strict, where)
         _need_second(first, strict, where)
-        found = _fill(_grad(first, xs, vs, create_graph), xs, strict, where, _DOUBLE, create_graph)
-    return (out if create_graph else out.detach()), _finish(found, is_inputs_tuple, create_graph)
+        product = _fill(_grad(first, xs, vs, create_graph), xs, strict, where, _DOUBLE, create_graph)
+    return (out if create_graph else out.detach()), _finish(product, is_inputs_tuple, create_graph)
 
 
 def hvp(

@@ -154,9 +154,9 @@ class set_grad_enabled(_Mode):
     __repr__ = __str__
 
     def clone(self) -> set_grad_enabled:
-        made = object.__new__(set_grad_enabled)
-        made.mode, made.prev = self.mode, _C.is_grad_enabled()
-        return made
+        mode = object.__new__(set_grad_enabled)
+        mode.mode, mode.prev = self.mode, _C.is_grad_enabled()
+        return mode
 
 
 class inference_mode(_Mode):

@@ -146,8 +146,8 @@ def _compare_fast(func: Callable[..., Any], inputs: Sequence[Any], eps: float, a
         slopes.append([(a - b) / (2 * eps) for a, b in zip(*sides)])
     for j, output in enumerate(outputs):
         v = _random_like(output, generator) * max(1.0, output.numel() ** 0.5)
-        found = grad(output, [inputs[i] for i in wanted], v, retain_graph=True, allow_unused=True)
-        for i, u, g, slope in zip(wanted, directions, found, slopes):
+        gradients = grad(output, [inputs[i] for i in wanted], v, retain_graph=True, allow_unused=True)
+        for i, u, g, slope in zip(wanted, directions, gradients, slopes):
             if u.numel() == 0:
                 continue
             want = float((_flat(slope[j]) * _flat(v)).sum())
@@ -284,24 +284,24 @@ def gradgradcheck(
     outputs = _call(func, listed)
     if grad_outputs is None:
         generator = fl.Generator().manual_seed(0)
-        made = []
+        random_gradients = []
         for o in outputs:
             parts = fl.randn(_flat(o).shape, generator=generator, dtype=_flat(o).dtype, device="cpu").to(o.device)
             v = (fl.view_as_complex(parts.view(-1, 2)) if o.is_complex() else parts).reshape(o.shape)
-            made.append(v.requires_grad_())
+            random_gradients.append(v.requires_grad_())
     else:
-        made = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
+        random_gradients = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     count = len(listed)
     places = [i for i, x in enumerate(listed) if isinstance(x, Tensor) and x.requires_grad]
 
     def gradients(*args: Any) -> tuple[Tensor, ...]:
         inner, vs = args[:count], args[count:]
-        found = grad(_call(func, inner), [inner[i] for i in places], vs, create_graph=True, allow_unused=True)
-        return tuple(g for g in found if isinstance(g, Tensor) and g.requires_grad)
+        gradients = grad(_call(func, inner), [inner[i] for i in places], vs, create_graph=True, allow_unused=True)
+        return tuple(g for g in gradients if isinstance(g, Tensor) and g.requires_grad)
 
     return gradcheck(
         gradients,
-        (*listed, *made),
+        (*listed, *random_gradients),
         eps=eps,
         atol=atol,
         rtol=rtol,

@@ -119,22 +119,22 @@ def register_multi_grad_hook(
     if mode not in ("all", "any"):
         raise ValueError(f"[register_multi_grad_hook] expected mode 'all' or 'any', got {mode!r}")
     lock = threading.Lock()
-    found: dict[int, list[Any]] = {}  # by thread: gradients of the backward that runs
+    by_thread: dict[int, list[Any]] = {}  # by thread: gradients of the backward that runs
 
     def start() -> list[Any]:
         thread = threading.get_ident()
         with lock:
-            if thread not in found:
-                found[thread] = [None] * len(tensors) + [0]
+            if thread not in by_thread:
+                by_thread[thread] = [None] * len(tensors) + [0]
 
                 def finish() -> None:
                     with lock:
-                        grads = found.pop(thread, None)
+                        grads = by_thread.pop(thread, None)
                     if grads is not None and mode == "all" and grads[-1] < len(tensors):
                         fn(grads[:-1])
 
                 _C._queue_callback(finish)
-            return found[thread]
+            return by_thread[thread]
 
     def make(i: int) -> Callable[[Tensor], None]:
         def hook(grad: Tensor) -> None:

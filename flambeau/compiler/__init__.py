@@ -113,7 +113,7 @@ def _compile_module(model: Any, settings: Any) -> Any:
     original = getattr(model, "_orig_mod", model)
     cls = type(original)
     compiled = guarded_function(_caller(original), settings)
-    made = type(
+    module_class = type(
         "OptimizedModule",
         (cls,),
         {
@@ -126,7 +126,7 @@ def _compile_module(model: Any, settings: Any) -> Any:
             "load_state_dict": _load_compiled,
         },
     )
-    wrapper = made.__new__(made)
+    wrapper = module_class.__new__(module_class)
     object.__setattr__(wrapper, "__dict__", original.__dict__)
     return wrapper
 
@@ -141,8 +141,8 @@ def _load_compiled(self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any
     """Also takes the names that PyTorch's compiled modules have in their state dicts."""
     prefix = "_orig_mod."
     if any(isinstance(key, str) and key.startswith(prefix) for key in state_dict):
-        given, metadata = state_dict, getattr(state_dict, "_metadata", None)
-        state_dict = type(given)((key.removeprefix(prefix), value) for key, value in given.items())
+        original, metadata = state_dict, getattr(state_dict, "_metadata", None)
+        state_dict = type(original)((key.removeprefix(prefix), value) for key, value in original.items())
         if metadata is not None:
             state_dict._metadata = {key.removeprefix(prefix): value for key, value in metadata.items()}
     return self._orig_mod.load_state_dict(state_dict, *args, **kwargs)

@@ -338,12 +338,12 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
             back = _gradients(outputs, inputs, duals)
         pairs = [(b, t) for b, t in zip(back, pytree.tree_leaves(tangents)) if b.requires_grad]
         if pairs:
-            found = autograd.grad(
+            output_tangents = autograd.grad(
                 [b for b, _ in pairs], duals, [t for _, t in pairs], create_graph=True, allow_unused=True
             )
         else:
-            found = [None] * len(duals)
-        moved = [fl.zeros_like(o) if g is None else g for g, o in zip(found, outputs)]
+            output_tangents = [None] * len(duals)
+        moved = [fl.zeros_like(o) if g is None else g for g, o in zip(output_tangents, outputs)]
         results = level.leave(
             (pytree.tree_unflatten(list(outputs), spec), pytree.tree_unflatten(moved, spec), aux), inputs + duals
         )

@@ -255,9 +255,9 @@ class _PyTreeCodeGen(CodeGen):
             flat = flat[1:]
         if not flat:
             return definition
-        given = ", ".join(name for name in names if name != "self")
+        arguments = ", ".join(name for name in names if name != "self")
         left = f"{', '.join(flat)}, " if len(flat) == 1 else ", ".join(flat)
-        return f"{definition}\n    {left} = pytree.arg_tree_leaves({given})"
+        return f"{definition}\n    {left} = pytree.arg_tree_leaves({arguments})"
 
     def generate_output(self, output_args: Argument, *, descs: object = None) -> str:
         if self.pytree_info.out_spec is None:

@@ -107,27 +107,29 @@ class SubgraphMatcher:
         )
         return self._without_overlaps(matches) if self.remove_overlapping_matches else matches
 
-    def _combinations(self, candidates: list[list[Node]], at: int, found: dict[Node, Any]) -> Iterator[dict[Node, Any]]:
+    def _combinations(
+        self, candidates: list[list[Node]], at: int, matched: dict[Node, Any]
+    ) -> Iterator[dict[Node, Any]]:
         if at == len(candidates):
-            yield found
+            yield matched
             return
         for node in candidates[at]:
-            if node in found.values():
+            if node in matched.values():
                 continue
-            extended = dict(found)
+            extended = dict(matched)
             if self._match_nodes(self.pattern_anchors[at], node, extended):
                 yield from self._combinations(candidates, at + 1, extended)
 
     def _without_overlaps(self, matches: list[InternalMatch]) -> list[InternalMatch]:
         taken: set[Node] = set()
-        kept = []
+        disjoint = []
         for match in matches:
             own = {n for p, n in match.nodes_map.items() if p.op not in ("placeholder", "output")}
             if own & taken:
                 continue
             taken |= own
-            kept.append(match)
-        return kept
+            disjoint.append(match)
+        return disjoint
 
     def _is_contained(self, nodes_map: dict[Node, Any]) -> bool:
         """Whether nothing outside of the match uses what it computes on the way."""
@@ -168,27 +170,29 @@ class SubgraphMatcher:
             return type(ours) is type(theirs)
         return pn.target == gn.target
 
-    def _match_nodes(self, pn: Node, gn: Any, found: dict[Node, Any]) -> bool:
-        if pn in found:
-            return found[pn] is gn or (not isinstance(gn, Node) and type(found[pn]) is type(gn) and found[pn] == gn)
+    def _match_nodes(self, pn: Node, gn: Any, matched: dict[Node, Any]) -> bool:
+        if pn in matched:
+            return matched[pn] is gn or (
+                not isinstance(gn, Node) and type(matched[pn]) is type(gn) and matched[pn] == gn
+            )
         if not isinstance(gn, Node):
             if pn.op != "placeholder" or self.match_placeholder:
                 return False
-            found[pn] = gn
+            matched[pn] = gn
             return True
-        if pn.op != "placeholder" and any(value is gn for value in found.values()):
+        if pn.op != "placeholder" and any(value is gn for value in matched.values()):
             return False  # a node stands for one node of the pattern only
         if not self._nodes_are_equal(pn, gn):
             return False
-        saved = dict(found)
-        found[pn] = gn
-        if pn.op == "placeholder" or self._match_arguments(pn, gn, found):
+        saved = dict(matched)
+        matched[pn] = gn
+        if pn.op == "placeholder" or self._match_arguments(pn, gn, matched):
             return True
-        found.clear()
-        found.update(saved)
+        matched.clear()
+        matched.update(saved)
         return False
 
-    def _match_arguments(self, pn: Node, gn: Node, found: dict[Node, Any]) -> bool:
+    def _match_arguments(self, pn: Node, gn: Node, matched: dict[Node, Any]) -> bool:
         ours, theirs = (pn.args, dict(pn.kwargs)), (gn.args, dict(gn.kwargs))
         if len(ours[0]) != len(theirs[0]) or ours[1].keys() != theirs[1].keys():
             left, right = (
@@ -199,21 +203,21 @@ class SubgraphMatcher:
             ours, theirs = (left.args, left.kwargs), (right.args, right.kwargs)
             if len(ours[0]) != len(theirs[0]) or ours[1].keys() != theirs[1].keys():
                 return False
-        return all(self._match_values(a, b, found) for a, b in zip(ours[0], theirs[0])) and all(
-            self._match_values(value, theirs[1][name], found) for name, value in ours[1].items()
+        return all(self._match_values(a, b, matched) for a, b in zip(ours[0], theirs[0])) and all(
+            self._match_values(value, theirs[1][name], matched) for name, value in ours[1].items()
         )
 
-    def _match_values(self, a: Any, b: Any, found: dict[Node, Any]) -> bool:
+    def _match_values(self, a: Any, b: Any, matched: dict[Node, Any]) -> bool:
         if isinstance(a, Node):
-            return self._match_nodes(a, b, found)
+            return self._match_nodes(a, b, matched)
         if isinstance(b, Node):
             return False
         if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-            return len(a) == len(b) and all(self._match_values(x, y, found) for x, y in zip(a, b))
+            return len(a) == len(b) and all(self._match_values(x, y, matched) for x, y in zip(a, b))
         if isinstance(a, dict) and isinstance(b, dict):
-            return a.keys() == b.keys() and all(self._match_values(a[k], b[k], found) for k in a)
+            return a.keys() == b.keys() and all(self._match_values(a[k], b[k], matched) for k in a)
         if isinstance(a, slice) and isinstance(b, slice):
-            return all(self._match_values(x, y, found) for x, y in zip(_ends(a), _ends(b)))
+            return all(self._match_values(x, y, matched) for x, y in zip(_ends(a), _ends(b)))
         return self.ignore_literals or (type(a) is type(b) and bool(a == b))
 
 

@@ -174,9 +174,9 @@ def _recording(original: Callable[..., Any]) -> Callable[..., Any]:
         proxy = _first_proxy((*args, *kwargs.values()))
         if proxy is None:
             return original(*args, **kwargs)
-        made = proxy.tracer.create_proxy("call_function", original, args, kwargs)
-        made.node.meta["is_wrapped"] = True
-        return made
+        result = proxy.tracer.create_proxy("call_function", original, args, kwargs)
+        result.node.meta["is_wrapped"] = True
+        return result
 
     wrapped.__name__ = getattr(original, "__name__", "wrapped")
     wrapped.__fx_wraps__ = original
@@ -494,8 +494,8 @@ class Tracer(TracerBase):
         flat = []
         for number, leaf in enumerate(leaves, 1):
             is_input = isinstance(leaf, PHBase)
-            given = default if spec.is_leaf() else ()
-            proxy = self.create_proxy("placeholder", f"{name}_{number}", given if not is_input else (), {})
+            constant = default if spec.is_leaf() else ()
+            proxy = self.create_proxy("placeholder", f"{name}_{number}", constant if not is_input else (), {})
             if is_input:
                 if isinstance(leaf, PHWithMeta):
                     leaf.transfer_attrs(proxy.node)
@@ -516,9 +516,9 @@ def _positional(fn: Any, count: int) -> Callable[..., Any]:
     code = fn.__code__.replace(
         co_argcount=count, co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=fn.__code__.co_flags & ~_VARARGS
     )
-    made = types.FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)
-    made.__annotations__ = {k: v for k, v in fn.__annotations__.items() if k == "return"}
-    return made
+    function = types.FunctionType(code, fn.__globals__, fn.__name__, None, fn.__closure__)
+    function.__annotations__ = {k: v for k, v in fn.__annotations__.items() if k == "return"}
+    return function
 
 
 def _resolved(fn: Any, annotation: Any) -> Any:

@@ -41,12 +41,12 @@ def write(gm: Any, folder: Path, module_name: str) -> None:
     for name, buffer in gm._buffers.items():
         if buffer is not None:
             keep = name not in gm._non_persistent_buffers_set
-            made = f"torch.empty({list(buffer.shape)}, dtype={buffer.dtype})"
-            lines.append(f"{_INDENT}self.register_buffer({name!r}, {made}, persistent={keep})")
+            initial = f"torch.empty({list(buffer.shape)}, dtype={buffer.dtype})"
+            lines.append(f"{_INDENT}self.register_buffer({name!r}, {initial}, persistent={keep})")
     for name, parameter in gm._parameters.items():
         if parameter is not None:
-            made = f"torch.nn.Parameter(torch.empty({list(parameter.shape)}, dtype={parameter.dtype}))"
-            lines.append(f"{_INDENT}self.{name} = {made}")
+            initial = f"torch.nn.Parameter(torch.empty({list(parameter.shape)}, dtype={parameter.dtype}))"
+            lines.append(f"{_INDENT}self.{name} = {initial}")
     for name, value in gm.__dict__.items():
         if isinstance(value, flambeau.Tensor):  # constants that are part of no state dict
             flambeau.save(value, folder / f"{name}.pt")
@@ -64,10 +64,10 @@ def _constructor(module: Any) -> str | None:
         return None
     text = f"torch.nn.{module!r}"
     try:
-        made = eval(text, {"torch": flambeau})
+        rebuilt = eval(text, {"torch": flambeau})
     except Exception:
         return None
-    same = {k: tuple(v.shape) for k, v in made.state_dict().items()} == {
+    same = {k: tuple(v.shape) for k, v in rebuilt.state_dict().items()} == {
         k: tuple(v.shape) for k, v in module.state_dict().items()
     }
-    return text if type(made) is kind and same else None
+    return text if type(rebuilt) is kind and same else None

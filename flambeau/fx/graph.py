@@ -424,12 +424,12 @@ class Graph:
 
         Graph.__init__(self, None, state["tracer_cls"], state["tracer_extras"])
         self._codegen = state["codegen"]
-        made: list[Node] = []
-        back: Callable[[Any], Any] = lambda x: made[x.number] if isinstance(x, _Reference) else x  # noqa: E731
+        nodes: list[Node] = []
+        back: Callable[[Any], Any] = lambda x: nodes[x.number] if isinstance(x, _Reference) else x  # noqa: E731
         for op, name, target, args, kwargs, kind, meta in state["nodes"]:
             node = self.create_node(op, target, map_aggregate(args, back), map_aggregate(kwargs, back), name, kind)
             node.meta.update(meta)
-            made.append(node)
+            nodes.append(node)
 
     # ------------------------------------------------------------------------------------------ code
 

@@ -120,9 +120,9 @@ class GraphModule(Module):
 
     def __new__(cls: type[GraphModule], *args: Any, **kwargs: Any) -> GraphModule:
         base = next(c for c in cls.__mro__ if not c.__dict__.get("_is_graph_module_impl", False))
-        made: GraphModule = super().__new__(type(base.__name__, (base,), {"_is_graph_module_impl": True, "__module__": base.__module__,
+        module: GraphModule = super().__new__(type(base.__name__, (base,), {"_is_graph_module_impl": True, "__module__": base.__module__,
                                                              "__qualname__": base.__qualname__}))  # fmt: skip
-        return made
+        return module
 
     def __init__(self, root: Union[Module, dict[str, Any]], graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
@@ -234,27 +234,27 @@ class GraphModule(Module):
     # ------------------------------------------------------------------------------------------ copies and files
 
     def _twin(self) -> GraphModule:
-        made = GraphModule.__new__(type(self))
-        made.__class__.__name__ = type(self).__name__
-        return made
+        twin = GraphModule.__new__(type(self))
+        twin.__class__.__name__ = type(self).__name__
+        return twin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GraphModule:
         import copy
 
-        made = self._twin()
-        memo[id(self)] = made
-        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        made._graph.owning_module = made
-        made.recompile()
-        return made
+        twin = self._twin()
+        memo[id(self)] = twin
+        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        twin._graph.owning_module = twin
+        twin.recompile()
+        return twin
 
     def __copy__(self) -> GraphModule:
-        made = self._twin()
-        made.__dict__.update(self.__dict__)
+        twin = self._twin()
+        twin.__dict__.update(self.__dict__)
         for table in ("_parameters", "_buffers", "_modules"):
-            made.__dict__[table] = self.__dict__[table].copy()
-        made.graph = __import__("copy").deepcopy(self._graph)
-        return made
+            twin.__dict__[table] = self.__dict__[table].copy()
+        twin.graph = __import__("copy").deepcopy(self._graph)
+        return twin
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {k: v for k, v in self.__dict__.items() if k != "_code"}
@@ -311,13 +311,13 @@ def _indented(text: str) -> str:
 
 
 def _rebuild(base: type[GraphModule], name: str, state: dict[str, Any]) -> GraphModule:
-    made = GraphModule.__new__(base)
-    made.__class__.__name__ = name
-    Module.__init__(made)
-    Module.__setstate__(made, state)
-    made._graph.owning_module = made
-    made.recompile()
-    return made
+    module = GraphModule.__new__(base)
+    module.__class__.__name__ = name
+    Module.__init__(module)
+    Module.__setstate__(module, state)
+    module._graph.owning_module = module
+    module.recompile()
+    return module
 
 
 def reduce_graph_module(body: dict[str, Any], import_block: str = "") -> Module:

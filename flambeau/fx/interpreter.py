@@ -207,9 +207,9 @@ class Transformer(Interpreter):
         return GraphModule(self.module, self.new_graph)
 
     def run_node(self, n: Node) -> Any:
-        made = super().run_node(n)
-        if isinstance(made, Proxy):
-            made.node.type = made.node.type or n.type
+        result = super().run_node(n)
+        if isinstance(result, Proxy):
+            result.node.type = result.node.type or n.type
             for key, value in n.meta.items():
-                made.node.meta.setdefault(key, value)
-        return made
+                result.node.meta.setdefault(key, value)
+        return result

@@ -91,30 +91,30 @@ def map_arg(a: Argument, fn: Callable[[Node], Argument]) -> Argument:
     return map_aggregate(a, lambda x: fn(x) if isinstance(x, Node) else x)
 
 
-def _canonical(a: Argument, found: dict[Node, None]) -> Argument:
+def _canonical(a: Argument, nodes: dict[Node, None]) -> Argument:
     """An argument as nodes keep it (lists and dicts immutable), with the nodes in it added to `found`."""
     cls = type(a)
     if cls is Node:
-        found[a] = None
+        nodes[a] = None
         return a
     if cls in _PLAIN:
         return a
     if cls is tuple:
-        return tuple([_canonical(x, found) for x in a])
+        return tuple([_canonical(x, nodes) for x in a])
     if cls is list or cls is immutable_list:
-        return immutable_list([_canonical(x, found) for x in a])
+        return immutable_list([_canonical(x, nodes) for x in a])
     if cls is slice:
-        return slice(_canonical(a.start, found), _canonical(a.stop, found), _canonical(a.step, found))
+        return slice(_canonical(a.start, nodes), _canonical(a.stop, nodes), _canonical(a.step, nodes))
     if isinstance(a, Node):
-        found[a] = None
+        nodes[a] = None
         return a
     if isinstance(a, dict):
-        return immutable_dict({k: _canonical(v, found) for k, v in a.items()})
+        return immutable_dict({k: _canonical(v, nodes) for k, v in a.items()})
     if isinstance(a, tuple):
-        values = [_canonical(x, found) for x in a]
+        values = [_canonical(x, nodes) for x in a]
         return cls(*values) if hasattr(a, "_fields") else tuple(values)
     if isinstance(a, list):
-        return immutable_list([_canonical(x, found) for x in a])
+        return immutable_list([_canonical(x, nodes) for x in a])
     return a
 
 
@@ -243,13 +243,13 @@ class Node:
         self._erased = False
         self._repr_fn: Callable[[Node], str] | None = None
         self._sort_key = 0
-        found: dict[Node, None] = {}
-        self._args: tuple[Argument, ...] = tuple([_canonical(x, found) for x in args])
+        nodes: dict[Node, None] = {}
+        self._args: tuple[Argument, ...] = tuple([_canonical(x, nodes) for x in args])
         self._kwargs: Mapping[str, Argument] = (
-            immutable_dict({k: _canonical(v, found) for k, v in kwargs.items()}) if kwargs else _NO_KWARGS
+            immutable_dict({k: _canonical(v, nodes) for k, v in kwargs.items()}) if kwargs else _NO_KWARGS
         )
-        self._input_nodes: dict[Node, None] = found
-        for node in found:
+        self._input_nodes: dict[Node, None] = nodes
+        for node in nodes:
             node.users[self] = None
 
     # ------------------------------------------------------------------------------------------ place in the graph
@@ -317,13 +317,13 @@ class Node:
         self._set_arguments(self._args, k)
 
     def _set_arguments(self, args: Iterable[Argument], kwargs: Mapping[str, Argument]) -> None:
-        found: dict[Node, None] = {}
-        self._args = tuple([_canonical(x, found) for x in args])
-        self._kwargs = immutable_dict({k: _canonical(v, found) for k, v in kwargs.items()}) if kwargs else _NO_KWARGS
+        nodes: dict[Node, None] = {}
+        self._args = tuple([_canonical(x, nodes) for x in args])
+        self._kwargs = immutable_dict({k: _canonical(v, nodes) for k, v in kwargs.items()}) if kwargs else _NO_KWARGS
         for node in self._input_nodes:
             node.users.pop(self, None)
-        self._input_nodes = found
-        for node in found:
+        self._input_nodes = nodes
+        for node in nodes:
             node.users[self] = None
 
     def update_arg(self, idx: int, arg: Argument) -> None:
@@ -413,8 +413,8 @@ class Node:
                 raise AssertionError(
                     f"[is_impure] expected a graph owned by a module, to look at {self.target!r} in it"
                 )
-            found = module.get_submodule(str(self.target))
-            return bool(getattr(found, "_is_impure", False))
+            submodule = module.get_submodule(str(self.target))
+            return bool(getattr(submodule, "_is_impure", False))
         return False
 
     def normalized_arguments(

@@ -100,9 +100,9 @@ def normalize_function(
         except (TypeError, ValueError):
             return None
     for signature in signatures:
-        found = _bound(signature, args, kwargs, normalize_to_only_use_kwargs)
-        if found is not None:
-            return found  # type: ignore[no-any-return]
+        bound = _bound(signature, args, kwargs, normalize_to_only_use_kwargs)
+        if bound is not None:
+            return bound  # type: ignore[no-any-return]
     return None
 
 
@@ -117,8 +117,8 @@ def normalize_module(
     if root is None:
         return None
     module = root.get_submodule(target)
-    found = _bound(inspect.signature(module.forward), args, kwargs or {}, normalize_to_only_use_kwargs)
-    return found  # type: ignore[no-any-return]
+    bound = _bound(inspect.signature(module.forward), args, kwargs or {}, normalize_to_only_use_kwargs)
+    return bound  # type: ignore[no-any-return]
 
 
 def create_type_hint(x: Any) -> Any:

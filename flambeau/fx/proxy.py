@@ -129,10 +129,10 @@ class TracerBase:
         node_args = self.create_arg(args)
         node_kwargs = self.create_arg(kwargs) if kwargs else {}
         node = self.create_node(kind, target, node_args, node_kwargs, name, type_expr)
-        made = self.proxy(node) if proxy_factory_fn is None else proxy_factory_fn(node)
+        proxy = self.proxy(node) if proxy_factory_fn is None else proxy_factory_fn(node)
         if self.record_stack_traces and "stack_trace" not in node.meta:
             node.meta["stack_trace"] = _user_stack()
-        return made
+        return proxy
 
     def create_arg(self, a: Any) -> Argument:
         """A value as an argument of a node: proxies become their nodes, containers are walked."""
@@ -401,11 +401,11 @@ def _inplace_method(name: str) -> Callable[[Proxy, Any], Any]:
         node, tracer = self.node, self.tracer
         if node.users or not tracer.makes_new_value(node):
             return tracer.create_proxy("call_function", written, (self, other), {})
-        made = tracer.create_proxy("call_function", plain, (self, other), {})
+        result = tracer.create_proxy("call_function", plain, (self, other), {})
         if tracer.assumed_unused is None:
             tracer.assumed_unused = {}
-        tracer.assumed_unused[node] = (made.node, written)
-        return made
+        tracer.assumed_unused[node] = (result.node, written)
+        return result
 
     return method
 
@@ -445,15 +445,15 @@ def _first_proxy(values: Iterable[Any]) -> Proxy | None:
         if isinstance(value, Proxy):
             return value
         if isinstance(value, (tuple, list)):
-            found = _first_proxy(value)
+            proxy = _first_proxy(value)
         elif isinstance(value, dict):
-            found = _first_proxy(value.values())
+            proxy = _first_proxy(value.values())
         elif isinstance(value, slice):
-            found = _first_proxy((value.start, value.stop, value.step))
+            proxy = _first_proxy((value.start, value.stop, value.step))
         else:
             continue
-        if found is not None:
-            return found
+        if proxy is not None:
+            return proxy
     return None
 
 

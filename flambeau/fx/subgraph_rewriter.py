@@ -81,10 +81,12 @@ def _replace_pattern(
     replaced: dict[Any, Any] = {}  # nodes of earlier matches that later ones take as inputs
     done: list[ReplacedPatterns] = []
     for match in matches:
-        made = replacement_callback(match, graph, pattern_graph) if replacement_callback is not None else common
-        if made is None:
+        replacement_graph = (
+            replacement_callback(match, graph, pattern_graph) if replacement_callback is not None else common
+        )
+        if replacement_graph is None:
             raise AssertionError("[replace_pattern] expected a replacement or a callback that makes one, got neither")
-        done.append(_replace_match(gm, pattern_graph, made, match, replaced))
+        done.append(_replace_match(gm, pattern_graph, replacement_graph, match, replaced))
     if done:
         stable_topological_sort(graph)
         graph.lint()
@@ -97,12 +99,14 @@ def _replace_match(
 ) -> ReplacedPatterns:
     graph = gm.graph
     parameters = [n for n in replacement.nodes if n.op == "placeholder"]
-    given = match.placeholder_nodes
-    if len(parameters) != len(given):
+    placeholders = match.placeholder_nodes
+    if len(parameters) != len(placeholders):
         raise AssertionError(
-            f"[replace_pattern] expected a replacement of {len(given)} parameters like the pattern, got {len(parameters)}"
+            f"[replace_pattern] expected a replacement of {len(placeholders)} parameters like the pattern, got {len(parameters)}"
         )
-    values: dict[Node, Any] = {p: replaced.get(v, v) if isinstance(v, Node) else v for p, v in zip(parameters, given)}
+    values: dict[Node, Any] = {
+        p: replaced.get(v, v) if isinstance(v, Node) else v for p, v in zip(parameters, placeholders)
+    }
     own = [n for p, n in match.nodes_map.items() if p.op not in ("placeholder", "output")]
     last = max(own)
     copies: list[Node] = []

@@ -112,11 +112,11 @@ def users_are_recorded(graph: Graph) -> Iterator[str]:
     """`users` and the arguments tell the same story."""
     uses: dict[Node, set[Node]] = {node: set() for node in graph.nodes}
     for node in graph.nodes:
-        found: set[Node] = set()
-        map_arg((node.args, dict(node.kwargs)), found.add)  # type: ignore[arg-type, unused-ignore]
-        if found != set(node._input_nodes):
-            yield f"{node.name} holds {_names(found)} and records {_names(node._input_nodes)}"
-        for used in found:
+        recorded: set[Node] = set()
+        map_arg((node.args, dict(node.kwargs)), recorded.add)  # type: ignore[arg-type, unused-ignore]
+        if recorded != set(node._input_nodes):
+            yield f"{node.name} holds {_names(recorded)} and records {_names(node._input_nodes)}"
+        for used in recorded:
             uses.setdefault(used, set()).add(node)
     for node, users in uses.items():
         if users != set(node.users):

@@ -35,9 +35,9 @@ def rebuild_storage(handle: Any, size: int) -> UntypedStorage:
     try:
         status = os.fstat(descriptor)
         key = (status.st_dev, status.st_ino)
-        found = _received.get(key)
-        if found is not None and found.nbytes() == size:
-            return found
+        received = _received.get(key)
+        if received is not None and received.nbytes() == size:
+            return received
         storage = storage_of(_C._map_shared(descriptor, size, _keep_descriptors))
         _received[key] = storage
         return storage
@@ -126,10 +126,10 @@ def reduce_typed_storage(storage: TypedStorage) -> Any:
 
 def rebuild_tensor(cls: Any, storage: UntypedStorage, metadata: Any) -> Tensor:
     offset, size, stride, requires_grad, dtype = metadata
-    made = flambeau.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+    tensor = flambeau.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
     if cls is not Tensor:
-        return cls(made, requires_grad=requires_grad)
-    return made.requires_grad_() if requires_grad else made
+        return cls(tensor, requires_grad=requires_grad)
+    return tensor.requires_grad_() if requires_grad else tensor
 
 
 def reduce_tensor(tensor: Tensor) -> Any:

@@ -148,9 +148,9 @@ def _by_inversion(draw: _Drawer, out: Any, kind: int, wide: bool, a: float, b: f
         words = draw.integers("unit64", (_pair(0) << 20) | (_pair(1) >> 12))
         unit = arg("words") * 2.0**-52
     else:
-        kept = bits if kind == UNIFORM else 23
-        words = draw.integers(f"unit{kept}", _word() >> (32 - kept))
-        unit = arg("words") * 2.0**-kept
+        kept_bits = bits if kind == UNIFORM else 23
+        words = draw.integers(f"unit{kept_bits}", _word() >> (32 - kept_bits))
+        unit = arg("words") * 2.0**-kept_bits
     draw.reals(f"inverse{kind}{wide}{bits}", _INVERSES[kind](unit, wide), out, wide, words=words, a=a, b=b)
 
 

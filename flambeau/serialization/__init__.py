@@ -472,19 +472,19 @@ class _Loader:
     def _read(self, name: str, location: str, size: int, dtype: Any) -> UntypedStorage:
         if self._to_meta or location == "meta":
             return UntypedStorage(size, device="meta")
-        made = None
+        result = None
         if self._mapping is not None and not self._swap and size:
             start = self.reader.start(name)
             if start is not None and start % 8 == 0 and start + size <= len(self._mapping):
                 address, owner = _C._buffer_address(self._mapping)
-                made = _C._from_pointer(owner, address + start, (size,), (1,), flambeau.uint8)
-        if made is None:
+                result = _C._from_pointer(owner, address + start, (size,), (1,), flambeau.uint8)
+        if result is None:
             size = self.reader.size(name)
-            made = flambeau.empty(size, dtype=flambeau.uint8, device="cpu")
-            self.reader.read_into(name, _C._storage_memory(made))
+            result = flambeau.empty(size, dtype=flambeau.uint8, device="cpu")
+            self.reader.read_into(name, _C._storage_memory(result))
             if self._swap and dtype is not None:
-                storage_of(made).byteswap(dtype)
-        return self._restore(storage_of(made), location)
+                storage_of(result).byteswap(dtype)
+        return self._restore(storage_of(result), location)
 
 
 def _map_file(path: Any) -> Any:

@@ -118,8 +118,8 @@ class LegacyReader:
         if type(count) is not int or not 0 <= count * item <= len(self._data):
             raise UnpicklingError(f"[load] expected a storage that fits into the file, got {count} elements")
         if key not in self._storages:
-            made = flambeau.empty(count * item, dtype=flambeau.uint8, device="cpu")
-            self._storages[key] = storage_of(made)
+            memory = flambeau.empty(count * item, dtype=flambeau.uint8, device="cpu")
+            self._storages[key] = storage_of(memory)
             self._items[key] = item
         storage = self._storages[key]
         if storage.nbytes() < count * item:

@@ -46,8 +46,8 @@ def _window(dtype: Any, source: Tensor, offset: int, size: Any, stride: Any) -> 
             f"[load] expected a window inside its storage of {room} elements, got offset {offset}, "
             f"sizes {tuple(size)} and strides {tuple(stride)}"
         )
-    made = flambeau.empty(0, dtype=dtype, device=source.device)
-    return _ops._set_storage_(made, source, offset, tuple(size), tuple(stride))
+    window = flambeau.empty(0, dtype=dtype, device=source.device)
+    return _ops._set_storage_(window, source, offset, tuple(size), tuple(stride))
 
 
 def rebuild_tensor(storage: Any, storage_offset: Any, size: Any, stride: Any) -> Tensor:
@@ -59,8 +59,8 @@ def rebuild_tensor(storage: Any, storage_offset: Any, size: Any, stride: Any) ->
 def rebuild_tensor_v2(
     storage: Any, storage_offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, metadata: Any = None
 ) -> Tensor:
-    made = _utils._resolved(rebuild_tensor(storage, storage_offset, size, stride), metadata)
-    return made.requires_grad_() if requires_grad is True else made
+    tensor = _utils._resolved(rebuild_tensor(storage, storage_offset, size, stride), metadata)
+    return tensor.requires_grad_() if requires_grad is True else tensor
 
 
 def rebuild_tensor_v3(
@@ -75,8 +75,8 @@ def rebuild_tensor_v3(
 ) -> Tensor:
     if not isinstance(storage, (TypedStorage, UntypedStorage)) or not isinstance(dtype, flambeau.dtype):
         raise UnpicklingError("[load] expected a storage and a dtype, got other values")
-    made = _utils._resolved(_window(dtype, storage.untyped()._bytes, storage_offset, size, stride), metadata)
-    return made.requires_grad_() if requires_grad is True else made
+    tensor = _utils._resolved(_window(dtype, storage.untyped()._bytes, storage_offset, size, stride), metadata)
+    return tensor.requires_grad_() if requires_grad is True else tensor
 
 
 def _need_tensor(data: Any) -> Tensor:
@@ -90,20 +90,20 @@ def rebuild_parameter(data: Any, requires_grad: Any, hooks: Any) -> Any:
 
 
 def rebuild_parameter_with_state(data: Any, requires_grad: Any, hooks: Any, state: Any) -> Any:
-    made = rebuild_parameter(data, requires_grad, hooks)
-    return _set_attributes(made, state)
+    parameter = rebuild_parameter(data, requires_grad, hooks)
+    return _set_attributes(parameter, state)
 
 
 def rebuild_meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
     if not isinstance(dtype, flambeau.dtype):
         raise UnpicklingError(f"[load] expected a dtype, got {type(dtype).__name__}")
-    made = flambeau.empty_strided(size, stride, dtype=dtype, device="meta")
-    return made.requires_grad_() if requires_grad is True else made
+    tensor = flambeau.empty_strided(size, stride, dtype=dtype, device="meta")
+    return tensor.requires_grad_() if requires_grad is True else tensor
 
 
 def rebuild_device_tensor(data: Any, dtype: Any, device: Any, requires_grad: Any) -> Tensor:
-    made = _need_tensor(data).to(device=device, dtype=dtype)
-    return made.requires_grad_() if requires_grad is True else made
+    tensor = _need_tensor(data).to(device=device, dtype=dtype)
+    return tensor.requires_grad_() if requires_grad is True else tensor
 
 
 def rebuild_quantized_tensor(
@@ -116,7 +116,7 @@ def rebuild_quantized_tensor(
     return rebuild(storage, offset, size, stride, quantizer)
 
 
-def _set_attributes(made: Any, state: Any) -> Any:
+def _set_attributes(target: Any, state: Any) -> Any:
     """Plain attributes; a name of the class is not one, so that a file cannot replace methods."""
     attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
     for part in (attributes, slots):
@@ -125,10 +125,10 @@ def _set_attributes(made: Any, state: Any) -> Any:
         if not isinstance(part, dict):
             raise UnpicklingError(f"[load] expected a dict of attributes, got {type(part).__name__}")
         for name, value in part.items():
-            if not isinstance(name, str) or (hasattr(type(made), name) and name.startswith("__")):
+            if not isinstance(name, str) or (hasattr(type(target), name) and name.startswith("__")):
                 raise UnpicklingError(f"[load] expected names of attributes, got {name!r}")
-            setattr(made, name, value)
-    return made
+            setattr(target, name, value)
+    return target
 
 
 def encode(text: Any, encoding: Any = "latin1") -> bytes:
@@ -234,12 +234,12 @@ class _FromType:
     def __call__(self, function: Any, kind: Any, args: Any, state: Any) -> Any:
         if id(function) not in _CALLABLE_IDS or function is self or type(args) is not tuple:
             raise UnpicklingError("[load] expected a tensor made by a known function, got another one")
-        made = _need_tensor(function(*args))
-        if kind is not Tensor and kind is not type(made):
+        tensor = _need_tensor(function(*args))
+        if kind is not Tensor and kind is not type(tensor):
             if not (isinstance(kind, type) and issubclass(kind, Tensor)):
                 raise UnpicklingError("[load] expected a class of tensors, got something else")
-            made = made.as_subclass(kind)
-        return _set_attributes(made, state)
+            tensor = tensor.as_subclass(kind)
+        return _set_attributes(tensor, state)
 
 
 # Dtypes that have no typed storage: their tensors name the dtype beside the bytes.
@@ -505,19 +505,19 @@ class SafeUnpickler:
 
     def build(self) -> None:
         state = self.pop()
-        made = self._stack[-1]
-        kind = type(made)
+        target = self._stack[-1]
+        kind = type(target)
         if kind is OrderedDict:
             if type(state) is not dict:
                 raise UnpicklingError("[load] expected a dict of attributes, got another value")
-            _set_attributes(made, state)
+            _set_attributes(target, state)
         elif any(kind is known for known in _user_globals.values()):
-            if hasattr(made, "__setstate__"):
-                made.__setstate__(state)
+            if hasattr(target, "__setstate__"):
+                target.__setstate__(state)
             else:
-                _utils._set_obj_state(made, state)
-        elif isinstance(made, Tensor) and (kind is Tensor or kind is flambeau.nn.Parameter):
-            _set_attributes(made, state)
+                _utils._set_obj_state(target, state)
+        elif isinstance(target, Tensor) and (kind is Tensor or kind is flambeau.nn.Parameter):
+            _set_attributes(target, state)
         else:
             raise UnpicklingError(f"[load] expected an object whose state may be set, got {kind.__name__}")
 
@@ -647,7 +647,7 @@ def globals_in(data: bytes) -> list[str]:
     """Every global that a pickle names, without interpreting anything but its strings."""
     import pickletools
 
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     protocol = 2
     strings: list[str] = []
     memo: dict[int, str] = {}
@@ -656,13 +656,13 @@ def globals_in(data: bytes) -> list[str]:
             protocol = argument
         elif opcode.name == "GLOBAL":
             module, _, name = argument.partition(" ")
-            found[canonical(module, name, protocol)] = None
+            names[canonical(module, name, protocol)] = None
         elif opcode.name == "STACK_GLOBAL" and len(strings) >= 2:
-            found[canonical(strings[-2], strings[-1], protocol)] = None
+            names[canonical(strings[-2], strings[-1], protocol)] = None
         elif "UNICODE" in opcode.name:
             strings.append(argument)
         elif opcode.name == "MEMOIZE":
             memo[len(memo)] = strings[-1] if strings else ""
         elif opcode.name in ("BINGET", "LONG_BINGET") and argument in memo:
             strings.append(memo[argument])
-    return list(found)
+    return list(names)

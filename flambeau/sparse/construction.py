@@ -63,15 +63,15 @@ def compressed_coordinates(starts: Tensor, indices: Tensor, block: Sequence[int]
     for length in reversed(batch):
         leading.insert(0, places[0] % length)
         places[0] = places[0] // length
-    found = [*leading, row, column]
+    coordinates = [*leading, row, column]
     if block:
         high, wide = block
         each = high * wide
-        found = [x.repeat_interleave(each) for x in found]
+        coordinates = [x.repeat_interleave(each) for x in coordinates]
         within = fl.arange(each, device=starts.device).repeat(items * count)
-        found[-2] = found[-2] * high + within // wide
-        found[-1] = found[-1] * wide + within % wide
-    return fl.stack(found)
+        coordinates[-2] = coordinates[-2] * high + within // wide
+        coordinates[-1] = coordinates[-1] * wide + within % wide
+    return fl.stack(coordinates)
 
 
 def stored_values(values: Tensor, indices_shape: Sequence[int], block: Sequence[int]) -> Tensor:

@@ -71,10 +71,10 @@ def dense_dim(self: Tensor) -> int:
 
 def _compressed(op: str, t: Tensor, columns: bool) -> None:
     if t.layout not in construction.COMPRESSED or (t.layout in construction.COLUMNS) != columns:
-        kinds, given = "column" if columns else "row", "Sparse" + str(t.layout).rpartition("_")[2].capitalize()
+        kinds, layout_name = "column" if columns else "row", "Sparse" + str(t.layout).rpartition("_")[2].capitalize()
         raise RuntimeError(
             f"[{op}] expected a tensor compressed by {'columns' if columns else 'rows'}, got layout {t.layout}: {op} expected sparse "
-            f"{kinds} compressed tensor layout but got {given}"
+            f"{kinds} compressed tensor layout but got {layout_name}"
         )
 
 

@@ -34,17 +34,17 @@ def _overload(op: Any) -> Any:
 def _test_schema(op: Any, args: Any, kwargs: Any, close: Callable[..., None]) -> None:
     args, kwargs = _copied((args, kwargs))
     before = _copied((args, kwargs))
-    made = op(*args, **kwargs)
+    results = op(*args, **kwargs)
     schema = _overload(op)._schema
-    given = dict(zip((a.name for a in schema.arguments), args)) | kwargs
+    bound = dict(zip((a.name for a in schema.arguments), args)) | kwargs
     was = dict(zip((a.name for a in schema.arguments), before[0])) | before[1]
     for argument in schema.arguments:
         if argument.is_written:
             continue
-        for now, then in zip(_tensors(given.get(argument.name)), _tensors(was.get(argument.name))):
+        for now, then in zip(_tensors(bound.get(argument.name)), _tensors(was.get(argument.name))):
             if not fl.equal(now.detach().nan_to_num(), then.detach().nan_to_num()):
                 raise OpCheckError(f"[opcheck] expected {op} not to write to {argument.name!r}, as its schema says")
-            for result in _tensors(made):
+            for result in _tensors(results):
                 if schema.returns and result.untyped_storage().data_ptr() == now.untyped_storage().data_ptr() != 0:
                     raise OpCheckError(f"[opcheck] expected results of {op} not to share memory with {argument.name!r}")
 
@@ -52,10 +52,10 @@ def _test_schema(op: Any, args: Any, kwargs: Any, close: Callable[..., None]) ->
 def _test_faketensor(op: Any, args: Any, kwargs: Any, close: Callable[..., None]) -> None:
     from flambeau._subclasses.fake_tensor import FakeTensorMode
 
-    made = op(*_copied(args), **_copied(kwargs))
+    results = op(*_copied(args), **_copied(kwargs))
     mode = FakeTensorMode()
     fakes = pytree.tree_map(lambda t: mode.from_tensor(t) if isinstance(t, fl.Tensor) else t, (args, kwargs))
-    for real, fake in zip(_tensors(made), _tensors(op(*fakes[0], **fakes[1]))):
+    for real, fake in zip(_tensors(results), _tensors(op(*fakes[0], **fakes[1]))):
         if tuple(real.shape) != tuple(fake.shape) or real.dtype != fake.dtype:
             raise OpCheckError(
                 f"[opcheck] expected the fake of {op} to have shape {tuple(real.shape)} and dtype {real.dtype}, got "
@@ -79,14 +79,14 @@ def _test_aot_dispatch_dynamic(op: Any, args: Any, kwargs: Any, close: Callable[
     compiled = fl.compile(call, backend="aot_eager", dynamic=True)
     results = []
     for function in (call, compiled):
-        given = _copied((args, kwargs))
-        made = function(*given[0], **given[1])
-        sources = [t for t in _tensors(made) if t.requires_grad]
-        leaves = [t for t in _tensors(given) if t.requires_grad]
+        inputs = _copied((args, kwargs))
+        compiled_results = function(*inputs[0], **inputs[1])
+        sources = [t for t in _tensors(compiled_results) if t.requires_grad]
+        leaves = [t for t in _tensors(inputs) if t.requires_grad]
         grads: Sequence[Any] = ()
         if sources and leaves:
             grads = fl.autograd.grad(sources, leaves, [fl.ones_like(t) for t in sources], allow_unused=True)
-        results.append(([t.detach() for t in _tensors(made)], [g for g in grads if g is not None]))
+        results.append(([t.detach() for t in _tensors(compiled_results)], [g for g in grads if g is not None]))
     for want, got in zip(*results):
         for a, b in zip(got, want):
             close(a, b)
@@ -111,13 +111,13 @@ def opcheck(
     def close(got: Any, want: Any) -> None:
         fl.testing.assert_close(got, want, atol=atol, rtol=rtol)
 
-    found: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
     for name in chosen:
         try:
             globals()[f"_{name}"](op, args, kwargs or {}, close)
-            found[name] = "SUCCESS"
+            outcomes[name] = "SUCCESS"
         except Exception as error:
             if raise_exception:
                 raise OpCheckError(f"[opcheck] expected {op} to pass {name}: {error}") from error
-            found[name] = error
-    return found
+            outcomes[name] = error
+    return outcomes

@@ -435,15 +435,15 @@ def _namedtuple_class(name: str) -> type:
     """The class of that name, where it is registered or its module is imported."""
     if name.startswith('"'):
         name = json.loads(name).replace(":", ".")
-    found = _NAMEDTUPLES.get(name)
-    if found is None:
+    known = _NAMEDTUPLES.get(name)
+    if known is None:
         module, _, leaf = name.rpartition(".")
-        found = getattr(sys.modules.get(module), leaf, None)
-    if found is None:
+        known = getattr(sys.modules.get(module), leaf, None)
+    if known is None:
         raise ValueError(f"Deserializing named tuple {name} in pytree: it is neither registered nor imported.")
-    if not isinstance(found, type) or not is_namedtuple_class(found):
+    if not isinstance(known, type) or not is_namedtuple_class(known):
         raise TypeError(f"[treespec_loads] expected the name of a class of named tuples, got {name!r}")
-    return found
+    return known
 
 
 def _to_json(spec: TreeSpec) -> dict[str, Any]:
@@ -477,8 +477,8 @@ def _from_json(data: Mapping[str, Any]) -> TreeSpec:
     else:
         raise ValueError(f"Deserializing {data['type']} in pytree is not registered.")
     if node.serialized_type_name == "collections.namedtuple":
-        made = _namedtuple_class(data["context"])
-        return TreeSpec(node.type, made, [_from_json(child) for child in data["children_spec"]])
+        namedtuple_class = _namedtuple_class(data["context"])
+        return TreeSpec(node.type, namedtuple_class, [_from_json(child) for child in data["children_spec"]])
     context = json.loads(data["context"])
     if node.from_dumpable_context is not None:
         context = node.from_dumpable_context(context)

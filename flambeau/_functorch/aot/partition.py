@@ -55,16 +55,16 @@ def _without_long_chains(calls: list[RecordedCall]) -> list[RecordedCall]:
     """The calls without some that are the end of a chain of sums: the sums along a residual stream, computed again for the
     last layer, would all be in memory at once."""
     sums: dict[int, int] = {}  # by storage: sums and the like on the longest way to it
-    kept = []
+    chains = []
     for call in calls:
         result = call.results[0]
         assert result is not None
         way = max((sums.get(v.storage, 0) for v in call.reads), default=0)
         way += sum(_numel(v) == _numel(result) for v in call.reads) > 1
         if way <= _LONGEST_CHAIN:
-            kept.append(call)
+            chains.append(call)
             sums.update((v.storage, way) for v in call.results if v is not None)
-    return kept
+    return chains
 
 
 def _placed(

@@ -38,14 +38,14 @@ class AOTICompiledModel:
                     f"[package] expected the value {fact['value']!r} that the program was exported with, got {leaf!r}"
                 )
         results = iter(self.run_tensors(tensors))
-        made = []
+        outputs = []
         for fact in self._outputs:
             if fact["kind"] == "value":
-                made.append(fact["value"])
+                outputs.append(fact["value"])
             else:
                 value = next(results)
-                made.append(value.shape[0] if fact["kind"] == "int" else value)
-        return pytree.tree_unflatten(made, self._out_spec)
+                outputs.append(value.shape[0] if fact["kind"] == "int" else value)
+        return pytree.tree_unflatten(outputs, self._out_spec)
 
     def _reordered(self, args: Any, kwargs: Any) -> list[Any]:
         """Leaves of a call that gives keyword arguments in another order; an error for another structure."""
@@ -54,8 +54,8 @@ class AOTICompiledModel:
             leaves, spec = pytree.tree_flatten((args, {name: kwargs[name] for name in names}))
             if spec == self._in_spec:
                 return leaves
-        found = pytree.tree_structure((args, kwargs))
-        raise ValueError(f"[package] expected arguments of the structure {self._in_spec}, got {found}")
+        structure = pytree.tree_structure((args, kwargs))
+        raise ValueError(f"[package] expected arguments of the structure {self._in_spec}, got {structure}")
 
     def run_tensors(self, tensors: list[Any]) -> list[Any]:
         """Runs on the tensors among the arguments; the tensors among the results."""

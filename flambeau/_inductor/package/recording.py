@@ -99,8 +99,8 @@ class ProgramFunction:
         return {"kind": "int" if kind == "SymIntArgument" else "tensor", "name": spec.arg.name}
 
     def __call__(self, *tensors: Any) -> list[Any]:
-        members, given = tensors[: len(self.members)], tensors[len(self.members) :]
-        places = {"member": members, "input": given}
+        members, inputs = tensors[: len(self.members)], tensors[len(self.members) :]
+        places = {"member": members, "input": inputs}
         arguments = [value if kind == "value" else places[kind][value] for kind, value in self.order]
         results = []
         for spec, value in zip(self.program.graph_signature.output_specs, self.module(*arguments)):
@@ -111,7 +111,7 @@ class ProgramFunction:
                 elif type(spec.arg).__name__ == "SymIntArgument":
                     results.append(fl.empty((int(value), 0)))  # an integer is returned as a size, which plans can vary
             elif kind == "USER_INPUT_MUTATION":
-                given[self.user_names[str(spec.target)]].copy_(value)
+                inputs[self.user_names[str(spec.target)]].copy_(value)
             elif kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
                 members[self.member_names[str(spec.target)]].copy_(value)
             else:
@@ -120,7 +120,7 @@ class ProgramFunction:
 
     def symbols(self) -> list[Symbol]:
         """The sizes that vary. Each is read from the first size that depends on it alone."""
-        found = []
+        symbols = []
         for atom, (low, high) in self.program._ranges.items():
             for k, tensor in enumerate(self.tensors):
                 dims = [
@@ -128,9 +128,9 @@ class ProgramFunction:
                 ]
                 if dims:
                     top = sampling.LARGEST if math.isinf(high) else min(int(high), sampling.LARGEST)
-                    found.append(Symbol(atom, max(int(low), 0), top, k, dims[0], tensor.shape[dims[0]]))  # type: ignore[index]
+                    symbols.append(Symbol(atom, max(int(low), 0), top, k, dims[0], tensor.shape[dims[0]]))  # type: ignore[index]
                     break
-        return found
+        return symbols
 
     def inputs_at(
         self, symbols: Sequence[Symbol], point: Point, fill: Callable[[UserInput, tuple[int, ...]], Any]
@@ -189,10 +189,10 @@ class Recording:
         """Records the program at a point."""
         if point in self.graphs or point in self.failures or len(self.graphs) >= MOST_RECORDINGS:
             return
-        given = self.function.inputs_at(self.symbols, point, blank)
+        inputs = self.function.inputs_at(self.symbols, point, blank)
         with fl.no_grad(), config.patch(self.settings):
             try:
-                graph = self.compiler._graph_for([*self.members, *given])
+                graph = self.compiler._graph_for([*self.members, *inputs])
             except Exception as error:
                 if not self.symbols or min(point) >= 2:
                     raise

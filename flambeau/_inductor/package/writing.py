@@ -163,14 +163,14 @@ def _inputs(recording: Recording) -> list[tuple[str, Any, list[int]]]:
 
 
 def _ranges(recording: Recording) -> list[tuple[int, int, int, int]]:
-    found = []
+    ranges = []
     for symbol in recording.symbols:
         low = symbol.low
         while low < symbol.high and _is_refused(recording, symbol, low):
             low += 1
         first, last = (evaluate(symbol.expr, {symbol.atom: n}) for n in (low, symbol.high))
-        found.append((symbol.input, symbol.dim, min(first, last), max(first, last)))
-    return found
+        ranges.append((symbol.input, symbol.dim, min(first, last), max(first, last)))
+    return ranges
 
 
 def _is_refused(recording: Recording, symbol: Any, size: int) -> bool:
@@ -228,13 +228,13 @@ def _check(recording: Recording, program: Any, model: AOTICompiledModel) -> None
     for point in points:
         if point in recording.failures:
             continue
-        given = function.inputs_at(recording.symbols, point, _filled)
+        inputs = function.inputs_at(recording.symbols, point, _filled)
         with fl.no_grad(), fl.random.fork_rng(devices=[]):
             fl.manual_seed(0)
-            expected = function(*recording.members, *(t.clone() for t in given))
+            expected = function(*recording.members, *(t.clone() for t in inputs))
             fl.manual_seed(0)
-            found = model.run_tensors([t.clone() for t in given])
-        for a, b in zip(expected, found):
+            results = model.run_tensors([t.clone() for t in inputs])
+        for a, b in zip(expected, results):
             if a is None and b is None:
                 continue
             _compare(a, b, point)

@@ -195,10 +195,10 @@ class Record:
         if atom.kind == "floordiv":
             return self._call(operator.floordiv, a, b)
         function = flambeau.sym_max if atom.kind == "max" else flambeau.sym_min
-        made = self._call(function, a, b)
+        node = self._call(function, a, b)
         for arg in atom.args[2:]:
-            made = self._call(function, made, self.size_node(arg))
-        return made
+            node = self._call(function, node, self.size_node(arg))
+        return node
 
     def _call(self, function: Callable[..., Any], a: Any, b: Any) -> Any:
         if not isinstance(a, Node) and not isinstance(b, Node):
@@ -350,14 +350,14 @@ class DecompositionInterpreter(Interpreter):
         self.decomposition_table = decomposition_table or {}
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        made = make_fx(lambda *xs: Interpreter(self.module).run(*xs), self.decomposition_table)(*args)
+        graph = make_fx(lambda *xs: Interpreter(self.module).run(*xs), self.decomposition_table)(*args)
         values: dict[Node, Any] = {}
-        result = self.new_graph.graph_copy(made.graph, values)
+        result = self.new_graph.graph_copy(graph.graph, values)
         self.new_graph.output(result)
-        for name, value in made.named_buffers():
+        for name, value in graph.named_buffers():
             if name.startswith("_tensor_constant"):
                 _assign_attr(value, self.module, name)
-        return made(*args)
+        return graph(*args)
 
 
 def get_isolated_graphmodule(
@@ -433,12 +433,12 @@ def make_fx(
             )
         returned, spec = pytree.tree_flatten(result)
         outputs = [record.argument(x) for x in returned]
-        given = pytree.tree_structure(args)
-        if _flat_inputs or all(child.is_leaf() for child in given.children()):
+        structure = pytree.tree_structure(args)
+        if _flat_inputs or all(child.is_leaf() for child in structure.children()):
             tracer.create_node("output", "output", (pytree.tree_unflatten(outputs, spec),), {})
         else:
             tracer.create_node("output", "output", (outputs,), {})
-            tracer.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(["self", *_argument_names(f, args)], given, spec)))
+            tracer.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(["self", *_argument_names(f, args)], structure, spec)))
         drop_unused_sizes(tracer.graph)
         module = GraphModule(tracer.root, tracer.graph)
         if shape_env is not None:
@@ -512,13 +512,13 @@ def _fresh(x: Any) -> Any:
 
 
 def _placeholders(record: Record, names: list[str], inputs: list[Any]) -> None:
-    made = [record.tracer.create_node("placeholder", name, (), {}) for name in names]
-    for node, value in zip(made, inputs):
+    placeholders = [record.tracer.create_node("placeholder", name, (), {}) for name in names]
+    for node, value in zip(placeholders, inputs):
         if isinstance(value, flambeau.Tensor):
             record.track(value, node)
         else:
             node.meta["val"] = value
-    for node, value in zip(made, inputs):
+    for node, value in zip(placeholders, inputs):
         if isinstance(value, FakeTensor):
             for d, size in enumerate(value.geometry.sizes):
                 if isinstance(size, SymInt):

@@ -43,5 +43,5 @@ def locate(module: Any, error: BaseException, args: tuple[Any, ...]) -> None:
 def _described(module: Any, args: tuple[Any, ...]) -> str:
     """A layer as it prints, or the class of a module of others; and the shapes it was called with."""
     options = "" if module._modules else f"({module.extra_repr()})"
-    given = [str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__ for value in args]
-    return f"{type(module).__name__}{options} got input {', '.join(given) or 'by name'}"
+    described = [str(tuple(value.shape)) if isinstance(value, Tensor) else type(value).__name__ for value in args]
+    return f"{type(module).__name__}{options} got input {', '.join(described) or 'by name'}"

@@ -50,25 +50,25 @@ def aten_call(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], is_
     shown = op.name().removeprefix("aten::")
     formals = op._schema.arguments
     positional = [a.name for a in formals if not a.kwarg_only]
-    given = dict(zip(positional, args))
+    bound = dict(zip(positional, args))
     named = {a.name: kwargs[a.name] for a in formals if a.kwarg_only and a.name in kwargs}
-    given.update({key: value for key, value in kwargs.items() if key not in named})
+    bound.update({key: value for key, value in kwargs.items() if key not in named})
     scalar = _SCALAR_FORMS.get(name)
-    if scalar is not None and not is_tensor(given.get(scalar[0])):
+    if scalar is not None and not is_tensor(bound.get(scalar[0])):
         shown = scalar[1]
     renamed = _RENAMED.get(name)
     if renamed is not None:
-        given = {renamed.get(key, key): value for key, value in given.items()}
-    return AtenCall(shown, given, named)
+        bound = {renamed.get(key, key): value for key, value in bound.items()}
+    return AtenCall(shown, bound, named)
 
 
 def _bound(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """The arguments by name, with defaults. One number for a window in two dimensions stands for two."""
     formals = op._schema.arguments
-    given = dict(zip((a.name for a in formals if not a.kwarg_only), args)) | kwargs
+    by_name = dict(zip((a.name for a in formals if not a.kwarg_only), args)) | kwargs
     bound = {}
     for formal in formals:
-        value = given.get(formal.name, formal.default_value)
+        value = by_name.get(formal.name, formal.default_value)
         text = formal.type.text.rstrip("?")
         if text.endswith("]") and text[-2].isdigit() and isinstance(value, int):
             value = [value] * int(text[text.rindex("[") + 1 : -1])
@@ -350,9 +350,9 @@ def _with_own_stride(args: Arguments) -> Arguments:
 def _pool(name: str) -> None:
     @_translation(name)
     def translate(bound: Arguments) -> AtenCall:
-        given = _with_own_stride(dict(bound))
+        arguments = _with_own_stride(dict(bound))
         defaults = {"stride": [], "ceil_mode": False, "count_include_pad": True, "divisor_override": None}
-        return _without_defaults(AtenCall(name, given, {}), **defaults)
+        return _without_defaults(AtenCall(name, arguments, {}), **defaults)
 
 
 for _n in (1, 2, 3):
@@ -436,10 +436,10 @@ def _split(bound: Arguments) -> AtenCall:
 
 @_translation("tensor_split.indices_or_sections")
 def _tensor_split(bound: Arguments) -> AtenCall:
-    given = bound["indices_or_sections"]
-    listed = isinstance(given, (list, tuple))
+    sections = bound["indices_or_sections"]
+    listed = isinstance(sections, (list, tuple))
     key = "indices" if listed else "sections"
-    return AtenCall(f"tensor_split.{key}", {"self": bound["self"], key: given, "dim": bound["dim"]}, {})
+    return AtenCall(f"tensor_split.{key}", {"self": bound["self"], key: sections, "dim": bound["dim"]}, {})
 
 
 @_translation("meshgrid")

@@ -151,14 +151,14 @@ def _resized(mode: str, rank: int, antialias: bool = False) -> dict[str, Any]:
 
     def _interpolated(x: Any, size: Any, factors: Any, align: Any) -> Any:
         align = bool(align) if corners else None
-        given = {"size": list(size)} if factors is None else {"scale_factor": list(factors)}
-        return F.interpolate(x, mode=mode, align_corners=align, antialias=antialias, **given)
+        options = {"size": list(size)} if factors is None else {"scale_factor": list(factors)}
+        return F.interpolate(x, mode=mode, align_corners=align, antialias=antialias, **options)
 
     return {"vec": vector, "default": plain}
 
 
 def _resizing() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     kinds = [("nearest", "nearest", n) for n in (1, 2, 3)]
     kinds += [
         ("linear", "linear", 1),
@@ -167,12 +167,12 @@ def _resizing() -> dict[str, Any]:
         ("trilinear", "trilinear", 3),
     ]
     for mode, name, rank in kinds:
-        found |= {f"upsample_{name}{rank}d.{k}": f for k, f in _resized(mode, rank).items()}
+        options |= {f"upsample_{name}{rank}d.{k}": f for k, f in _resized(mode, rank).items()}
     for rank in (1, 2, 3):
-        found |= {f"_upsample_nearest_exact{rank}d.{k}": f for k, f in _resized("nearest-exact", rank).items()}
+        options |= {f"_upsample_nearest_exact{rank}d.{k}": f for k, f in _resized("nearest-exact", rank).items()}
     for mode in ("bilinear", "bicubic"):
-        found |= {f"_upsample_{mode}2d_aa.{k}": f for k, f in _resized(mode, 2, True).items()}
-    return found
+        options |= {f"_upsample_{mode}2d_aa.{k}": f for k, f in _resized(mode, 2, True).items()}
+    return options
 
 
 # ---------------------------------------------------------------------------------------------- others
@@ -206,8 +206,8 @@ def _index_put_impl(self: Any, indices: Any, values: Any, accumulate: bool = Fal
 
 
 def _unsafe_masked_index(self: Any, mask: Any, indices: Any, fill: Any) -> Any:
-    kept = [index if index is None else fl.where(mask, index, 0) for index in indices]
-    return fl.where(mask, fl.ops.aten.index.Tensor(self, kept), fill)
+    safe_indices = [index if index is None else fl.where(mask, index, 0) for index in indices]
+    return fl.where(mask, fl.ops.aten.index.Tensor(self, safe_indices), fill)
 
 
 def _assert_tensor_metadata(a: Any, size: Any = None, stride: Any = None, dtype: Any = None, **rest: Any) -> None:

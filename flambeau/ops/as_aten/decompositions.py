@@ -99,8 +99,8 @@ def _attention(
     scores = fl.matmul(query * factor, key.transpose(-2, -1))
     if is_causal:
         rows, columns = query.shape[-2], key.shape[-2]
-        kept = fl.ones([rows, columns], dtype=fl.bool, device=query.device).tril()
-        scores = fl.where(kept, scores, float("-inf"))
+        visible = fl.ones([rows, columns], dtype=fl.bool, device=query.device).tril()
+        scores = fl.where(visible, scores, float("-inf"))
     if attn_mask is None:
         return fl.matmul(fl.softmax(scores, -1), value)
     if attn_mask.dtype == fl.bool:
@@ -238,8 +238,8 @@ def _adaptive_avg_pool2d(self: Any, output_size: Any) -> Any:
 @functools.cache
 def table() -> dict[Any, Callable[..., Any]]:
     """The functions by operator, as programs hand them to `run_decompositions`."""
-    found = {}
+    entries = {}
     for name, function in (*aten_parts.all().items(), *_TABLE.items()):
         if fl._C._operator_exists(name):
-            found[fl._C._operator_object(name)] = function
-    return found
+            entries[fl._C._operator_object(name)] = function
+    return entries

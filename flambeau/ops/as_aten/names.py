@@ -202,8 +202,8 @@ class Packet:
     def __getattr__(self, overload: str) -> Overload:
         if overload.startswith("_"):
             raise AttributeError(overload)
-        self.__dict__[overload] = found = Overload(self, overload)
-        return found
+        self.__dict__[overload] = operator = Overload(self, overload)
+        return operator
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         function = self._function or _core(self.__name__) or _core(f"{self.__name__}.default")

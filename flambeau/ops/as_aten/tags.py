@@ -27,21 +27,21 @@ def tags(full_name: str, name: str, inplace: bool, out: bool) -> list[Any]:
     candidates = (full_name, f"{base}.{overload}", base, f"{base}.Tensor")
     record = next((r for r in map(find, candidates) if r is not None), None)
     known = frozenset() if record is None else {record.kind, *record.tags}
-    found = {Tag.pt2_compliant_tag}
+    tags = {Tag.pt2_compliant_tag}
     if "core" in known and not inplace and not out:
-        found.add(Tag.core)
+        tags.add(Tag.core)
     if "pointwise" in known:
-        found.add(Tag.pointwise)
+        tags.add(Tag.pointwise)
     if "reduction" in known:
-        found.add(Tag.reduction)
+        tags.add(Tag.reduction)
     if "random" in known:
-        found.add(Tag.nondeterministic_seeded)
+        tags.add(Tag.nondeterministic_seeded)
     if "data_dependent" in known:
-        found.add(Tag.dynamic_output_shape)
+        tags.add(Tag.dynamic_output_shape)
     if name == "_local_scalar_dense":
-        found.add(Tag.data_dependent_output)
+        tags.add(Tag.data_dependent_output)
     if inplace:
-        found.add(Tag.inplace)
+        tags.add(Tag.inplace)
     if "reshapes" in known:
-        found.add(Tag.inplace_view)
-    return sorted(found, key=lambda tag: tag.value)
+        tags.add(Tag.inplace_view)
+    return sorted(tags, key=lambda tag: tag.value)

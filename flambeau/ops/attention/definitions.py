@@ -63,8 +63,8 @@ def _biased_attention_backward(
     weights = fl.where(total == -math.inf, 0.0, fl.exp(_scores(q, k, bias, is_causal, factor) - total))
     of_weights, used = fl.matmul(g, v.transpose(-1, -2)), weights
     if keep is not None:
-        kept = keep * (1 / (1 - dropout_p) if dropout_p < 1 else 0.0)
-        of_weights, used = of_weights * kept, weights * kept
+        keep_factor = keep * (1 / (1 - dropout_p) if dropout_p < 1 else 0.0)
+        of_weights, used = of_weights * keep_factor, weights * keep_factor
     of_scores = weights * (of_weights - fl.sum(g * output.float(), [-1], keepdim=True))
 
     def of_shared(x: Any) -> Any:

@@ -56,9 +56,9 @@ def biased_attention_vjp(
         def compose(q: Any, k: Any, v: Any, b: fl.Tensor) -> fl.Tensor:
             return _attention_math(q, k, v, b, dropout_p, is_causal, scale, grouped, keep)
 
-        given = (query, key, value, *(() if bias is None else (bias,)))
-        wanted = needs[: len(given)]
-        return retrace(lambda q, k, v, b=None: compose(q, k, v, b), given, wanted, g0)
+        operands = (query, key, value, *(() if bias is None else (bias,)))
+        wanted = needs[: len(operands)]
+        return retrace(lambda q, k, v, b=None: compose(q, k, v, b), operands, wanted, g0)
     *grads, of_bias = fl._ops._biased_attention_backward(
         g0, query, key, value, bias, keep, output, logsumexp, is_causal, scale, dropout_p, needs[3]
     )

@@ -30,8 +30,8 @@ def _convolution(
     if transposed:
         attributes["output_padding"] = _each(output_padding, n)
     inputs = [x, weight] if bias is None else [x, weight, bias]
-    made = g.op("ConvTranspose" if transposed else "Conv", *inputs, **attributes)
-    return g.squeeze(made, 0) if unbatched else made
+    result = g.op("ConvTranspose" if transposed else "Conv", *inputs, **attributes)
+    return g.squeeze(result, 0) if unbatched else result
 
 
 @onnx("conv1d", "conv2d", "conv3d", "conv1d.padding", "conv2d.padding", "conv3d.padding")

@@ -213,8 +213,8 @@ def _comparison(name: str, op_type: str, negated: bool = False) -> None:
         a, b = g.promoted(self, other)
         if a.dtype == fl.bool and op_type != "Equal":
             a, b = g.cast(a, fl.int32), g.cast(b, fl.int32)
-        made = g.op(op_type, a, b, dtype=fl.bool)
-        return g.op("Not", made) if negated else made
+        result = g.op(op_type, a, b, dtype=fl.bool)
+        return g.op("Not", result) if negated else result
 
 
 for _name, _op_type in {
@@ -336,8 +336,8 @@ def leaky_relu(g: Any, self: Any, negative_slope: Any) -> Any:
 def elu(g: Any, self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     if input_scale != 1:
         raise g.unsupported("a scale of the input other than 1")
-    made = g.op("Elu", self, alpha=float(alpha))
-    return made if scale == 1 else g.op("Mul", made, g.constant(float(scale), g.dtype))
+    result = g.op("Elu", self, alpha=float(alpha))
+    return result if scale == 1 else g.op("Mul", result, g.constant(float(scale), g.dtype))
 
 
 @onnx("selu")
@@ -420,12 +420,12 @@ def prelu(g: Any, self: Any, weight: Any) -> Any:
 
 @onnx("_nan_to_num")
 def nan_to_num(g: Any, self: Any, nan: float, posinf: float, neginf: float) -> Any:
-    made = g.op("Where", g.op("IsNaN", self, dtype=fl.bool), g.constant(float(nan), g.dtype), self, dtype=g.dtype)
+    result = g.op("Where", g.op("IsNaN", self, dtype=fl.bool), g.constant(float(nan), g.dtype), self, dtype=g.dtype)
     for value, sign in ((posinf, "positive"), (neginf, "negative")):
         others = {"detect_negative": int(sign == "negative"), "detect_positive": int(sign == "positive")}
-        found = g.op("IsInf", self, dtype=fl.bool, **others)
-        made = g.op("Where", found, g.constant(float(value), g.dtype), made, dtype=g.dtype)
-    return made
+        infinite = g.op("IsInf", self, dtype=fl.bool, **others)
+        result = g.op("Where", infinite, g.constant(float(value), g.dtype), result, dtype=g.dtype)
+    return result
 
 
 @onnx("xlogy.Tensor")

@@ -25,24 +25,24 @@ def _positions(g: Any, index: Any) -> Any:
 
 @onnx("index.Tensor")
 def index(g: Any, self: Any, indices: Any) -> Any:
-    given = [(dim, one) for dim, one in enumerate(indices) if one is not None]
-    if any(one.dtype == fl.bool for _, one in given):
-        return _masked(g, self, given)
-    if len(given) == 1:
-        dim, one = given[0]
+    indexed = [(dim, one) for dim, one in enumerate(indices) if one is not None]
+    if any(one.dtype == fl.bool for _, one in indexed):
+        return _masked(g, self, indexed)
+    if len(indexed) == 1:
+        dim, one = indexed[0]
         return g.op("Gather", self, _positions(g, one), axis=dim)
-    dims = [dim for dim, _ in given]
+    dims = [dim for dim, _ in indexed]
     rest = [d for d in range(self.rank) if d not in dims]
     moved = self if dims == list(range(len(dims))) else g.op("Transpose", self, perm=[*dims, *rest])
-    rank = max(one.rank for _, one in given)
-    made = g.op("GatherND", moved, _joined(g, [one for _, one in given]))
+    rank = max(one.rank for _, one in indexed)
+    gathered = g.op("GatherND", moved, _joined(g, [one for _, one in indexed]))
     if dims == list(range(dims[0], dims[0] + len(dims))) and dims[0] > 0:
         # Adjacent indices: their dimensions stay where the first of them was.
         count = dims[0]
         total = rank + len(rest)
         order = [*range(rank, rank + count), *range(rank), *range(rank + count, total)]
-        made = g.op("Transpose", made, perm=order)
-    return made
+        gathered = g.op("Transpose", gathered, perm=order)
+    return gathered
 
 
 def _joined(g: Any, indices: list[Any]) -> Any:
@@ -55,27 +55,27 @@ def _joined(g: Any, indices: list[Any]) -> Any:
     return g.op("Concat", *(g.op("Unsqueeze", g.op("Expand", one, shape), g.ints([-1])) for one in values), axis=-1)
 
 
-def _masked(g: Any, self: Any, given: list[Any]) -> Any:
-    if len(given) != 1 or given[0][0] != 0:
+def _masked(g: Any, self: Any, indexed: list[Any]) -> Any:
+    if len(indexed) != 1 or indexed[0][0] != 0:
         raise g.unsupported("a mask beside other indices")
-    found = g.op("Transpose", g.op("NonZero", given[0][1], dtype=fl.int64), perm=[1, 0])
-    return g.op("GatherND", self, found)
+    places = g.op("Transpose", g.op("NonZero", indexed[0][1], dtype=fl.int64), perm=[1, 0])
+    return g.op("GatherND", self, places)
 
 
 @onnx("index_put")
 def index_put(g: Any, self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
-    given = [(dim, one) for dim, one in enumerate(indices) if one is not None]
-    if [dim for dim, _ in given] != list(range(len(given))):
+    indexed = [(dim, one) for dim, one in enumerate(indices) if one is not None]
+    if [dim for dim, _ in indexed] != list(range(len(indexed))):
         raise g.unsupported("indices that are not the first ones")
     values = g.cast(values, self.dtype)
-    if len(given) == 1 and given[0][1].dtype == fl.bool:
-        mask = given[0][1]
+    if len(indexed) == 1 and indexed[0][1].dtype == fl.bool:
+        mask = indexed[0][1]
         if values.rank and values.shape != (1,):
             raise g.unsupported("several values for a mask")
         wide = mask if mask.rank == self.rank else g.unsqueeze(mask, *range(mask.rank, self.rank))
         return g.op("Where", wide, values, self, dtype=self.dtype)
-    joined = _joined(g, [one for _, one in given])
-    count = len(given)
+    joined = _joined(g, [one for _, one in indexed])
+    count = len(indexed)
     shape = g.op("Slice", g.op("Shape", joined, dtype=fl.int64), g.ints(0), g.ints(-1))
     rest = self.rank - count
     if rest:
@@ -122,8 +122,8 @@ def slice_scatter(g: Any, self: Any, src: Any, dim: int, start: Any, end: Any, s
     order = list(range(self.rank))
     order[0], order[dim] = order[dim], order[0]
     turned = g.op("Transpose", self, perm=order), g.op("Transpose", src, perm=order)
-    made = g.op("ScatterND", turned[0], g.unsqueeze(places, 1), turned[1])
-    return g.op("Transpose", made, perm=order)
+    scattered = g.op("ScatterND", turned[0], g.unsqueeze(places, 1), turned[1])
+    return g.op("Transpose", scattered, perm=order)
 
 
 @onnx("select_scatter")

@@ -48,8 +48,8 @@ def rms_norm(g: Any, input: Any, normalized_shape: Any, weight: Any, eps: Any) -
     wide = g.cast(input, fl.float32) if input.dtype in (fl.float16, fl.bfloat16) else input
     square = g.reduce("ReduceMean", g.op("Mul", wide, wide), [a + input.rank for a in axes], True)
     scale = g.op("Sqrt", g.op("Add", square, g.constant(float(eps), wide.dtype)))
-    made = g.cast(g.op("Div", wide, scale), input.dtype)
-    return made if weight is None else g.op("Mul", made, weight)
+    normal = g.cast(g.op("Div", wide, scale), input.dtype)
+    return normal if weight is None else g.op("Mul", normal, weight)
 
 
 def _channels(g: Any, value: Any, rank: int) -> Any:
@@ -63,19 +63,19 @@ def group_norm(g: Any, input: Any, num_groups: int, weight: Any, bias: Any, eps:
     grouped = g.op("Reshape", input, g.ints([0, num_groups, -1]))
     ones, zeros = (g.constant(fn([num_groups], dtype=dtype)) for fn in (fl.ones, fl.zeros))
     normal = g.op("InstanceNormalization", grouped, ones, zeros, epsilon=float(eps))
-    made = g.reshape(normal, g.result_sizes(), None) if any(not isinstance(s, int) for s in input.shape) else None
-    made = g.op("Reshape", normal, g.ints(list(input.shape))) if made is None else made
-    made = made if weight is None else g.op("Mul", made, _channels(g, weight, input.rank))
-    return made if bias is None else g.op("Add", made, _channels(g, bias, input.rank))
+    reshaped = g.reshape(normal, g.result_sizes(), None) if any(not isinstance(s, int) for s in input.shape) else None
+    reshaped = g.op("Reshape", normal, g.ints(list(input.shape))) if reshaped is None else reshaped
+    reshaped = reshaped if weight is None else g.op("Mul", reshaped, _channels(g, weight, input.rank))
+    return reshaped if bias is None else g.op("Add", reshaped, _channels(g, bias, input.rank))
 
 
 @onnx("native_group_norm")
 def native_group_norm(g: Any, input: Any, weight: Any, bias: Any, group: int, eps: float) -> Any:
     whole = g.result
     g.result = whole[0]
-    made = group_norm(g, input, group, weight, bias, eps)
+    normalized = group_norm(g, input, group, weight, bias, eps)
     g.result = whole
-    return made, None, None
+    return normalized, None, None
 
 
 @onnx("batch_norm")

@@ -17,8 +17,8 @@ def _batched(g: Any, x: Any, n: int, make: Any) -> Any:
     """Pooling of a tensor that may lack its first dimension."""
     if x.rank != n + 1:
         return make(x)
-    made = make(g.unsqueeze(x, 0))
-    return tuple(g.squeeze(part, 0) for part in made) if isinstance(made, tuple) else g.squeeze(made, 0)
+    result = make(g.unsqueeze(x, 0))
+    return tuple(g.squeeze(part, 0) for part in result) if isinstance(result, tuple) else g.squeeze(result, 0)
 
 
 def _max_pool(n: int, indices: bool) -> Any:
@@ -87,8 +87,8 @@ def _averaged(g: Any, x: Any, spans: Any, sizes: Any) -> Any:
             first, last = i * span // size, -(-(i + 1) * span // size)
             mean[i, first:last] = 1.0 / (last - first)
         matrices.append(mean)
-    made = g.op("MatMul", x, g.constant(matrices[-1].t().contiguous()))
-    return made if len(matrices) == 1 else g.op("MatMul", g.constant(matrices[0]), made, dtype=x.dtype)
+    averaged = g.op("MatMul", x, g.constant(matrices[-1].t().contiguous()))
+    return averaged if len(matrices) == 1 else g.op("MatMul", g.constant(matrices[0]), averaged, dtype=x.dtype)
 
 
 def _adaptive_avg(n: int) -> Any:

@@ -31,8 +31,8 @@ def _clipped(g: Any, value: Any, low: int, high: int, dtype: Any) -> Any:
 def quantize_per_tensor(
     g: Any, input: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any
 ) -> Any:
-    made = g.op("QuantizeLinear", input, *_grid(g, scale, zero_point, dtype), dtype=dtype, shape=input.shape)
-    return _clipped(g, made, quant_min, quant_max, dtype)
+    quantized = g.op("QuantizeLinear", input, *_grid(g, scale, zero_point, dtype), dtype=dtype, shape=input.shape)
+    return _clipped(g, quantized, quant_min, quant_max, dtype)
 
 
 @onnx(f"{_SPACE}dequantize_per_tensor", f"{_SPACE}dequantize_per_tensor.tensor")
@@ -52,8 +52,8 @@ def quantize_per_channel(
     g: Any, input: Any, scales: Any, zero_points: Any, axis: int, quant_min: int, quant_max: int, dtype: Any
 ) -> Any:
     grid = _channels(g, scales, zero_points, dtype)
-    made = g.op("QuantizeLinear", input, *grid, axis=axis, dtype=dtype, shape=input.shape)
-    return _clipped(g, made, quant_min, quant_max, dtype)
+    quantized = g.op("QuantizeLinear", input, *grid, axis=axis, dtype=dtype, shape=input.shape)
+    return _clipped(g, quantized, quant_min, quant_max, dtype)
 
 
 @onnx(f"{_SPACE}dequantize_per_channel")

@@ -10,8 +10,8 @@ from flambeau.ops.rules import onnx
 
 @onnx("cat", "concat", "concatenate")
 def cat(g: Any, tensors: Any, dim: int) -> Any:
-    kept = [x for x in tensors if not (x.shape == (0,) and len(g.result.shape) != 1)]
-    values = [g.cast(x, g.dtype) for x in kept]
+    joined = [x for x in tensors if not (x.shape == (0,) and len(g.result.shape) != 1)]
+    values = [g.cast(x, g.dtype) for x in joined]
     return values[0] if len(values) == 1 else g.op("Concat", *values, axis=dim)
 
 
@@ -57,15 +57,15 @@ def flip(g: Any, self: Any, dims: Any) -> Any:
 def roll(g: Any, self: Any, shifts: Any, dims: Any) -> Any:
     if not dims:
         raise g.unsupported("rolling over all dimensions at once")
-    made = self
+    rolled = self
     for shift, dim in zip(shifts, dims):
         if shift == 0:
             continue
         last, first = g.ints(-shift), g.ints(2**63 - 1)
-        head = g.op("Slice", made, last, first, g.ints(dim))
-        tail = g.op("Slice", made, g.ints(0), last, g.ints(dim))
-        made = g.op("Concat", head, tail, axis=dim)
-    return made
+        head = g.op("Slice", rolled, last, first, g.ints(dim))
+        tail = g.op("Slice", rolled, g.ints(0), last, g.ints(dim))
+        rolled = g.op("Concat", head, tail, axis=dim)
+    return rolled
 
 
 @onnx("tril")
@@ -80,8 +80,8 @@ def triu(g: Any, self: Any, diagonal: int) -> Any:
 
 def _triangle(g: Any, self: Any, diagonal: int, upper: int) -> Any:
     held = g.cast(self, fl.int32) if self.dtype == fl.bool else self  # runtimes have no kernel for booleans
-    made = g.op("Trilu", held, g.constant(diagonal, fl.int64), upper=upper)
-    return g.cast(made, self.dtype)
+    triangle = g.op("Trilu", held, g.constant(diagonal, fl.int64), upper=upper)
+    return g.cast(triangle, self.dtype)
 
 
 def _pads(g: Any, x: Any, pad: Any) -> Any:

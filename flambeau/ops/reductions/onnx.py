@@ -70,7 +70,7 @@ def _variance(g: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> tu
     mean = g.reduce("ReduceMean", self, axes, True)
     centered = g.op("Sub", self, mean)
     square = g.op("Mul", centered, centered)
-    made = g.reduce("ReduceMean", square, axes, keepdim)
+    variance = g.reduce("ReduceMean", square, axes, keepdim)
     if correction:
         total = g.reduce("ReduceSum", square, axes, keepdim)
         counted = list(range(self.rank)) if axes is None else axes
@@ -85,10 +85,10 @@ def _variance(g: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> tu
             divisor = g.constant(float(max(count - correction, 0)), self.dtype)
         else:
             divisor = g.op("Sub", g.cast(count, self.dtype), g.constant(float(correction), self.dtype))
-        made = g.op("Div", total, divisor)
+        variance = g.op("Div", total, divisor)
     if not keepdim:
         mean = g.reduce("ReduceMean", self, axes, False)
-    return made, mean
+    return variance, mean
 
 
 def _statistics(name: str, root: bool, with_mean: bool) -> None:
@@ -157,7 +157,7 @@ def isin(g: Any, elements: Any, test_elements: Any, invert: bool) -> Any:
     a, b = g.promoted(elements, test_elements)
     wide = g.unsqueeze(a, -1)
     hits = g.cast(g.op("Equal", wide, g.op("Reshape", b, g.ints([-1])), dtype=fl.bool), fl.int32)
-    made = g.cast(g.op("ReduceMax", hits, g.ints([-1]), keepdims=0), fl.bool) if g.opset >= 18 else g.cast(
+    present = g.cast(g.op("ReduceMax", hits, g.ints([-1]), keepdims=0), fl.bool) if g.opset >= 18 else g.cast(
         g.op("ReduceMax", hits, axes=[-1], keepdims=0), fl.bool
     )  # fmt: skip
-    return g.op("Not", made) if invert else made
+    return g.op("Not", present) if invert else present

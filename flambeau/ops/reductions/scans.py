@@ -83,7 +83,7 @@ def diff(
                 "append to be the same dimension as input"
             )
         if extra is not None and any(
-            own != given for d, (own, given) in enumerate(zip(self.shape, extra.shape)) if d != dim % self.dim()
+            own != other for d, (own, other) in enumerate(zip(self.shape, extra.shape)) if d != dim % self.dim()
         ):
             raise RuntimeError(
                 f"[diff] expected prepend and append like {tuple(self.shape)} except in dimension {dim}, got {tuple(extra.shape)}: "

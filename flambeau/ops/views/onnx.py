@@ -90,8 +90,8 @@ def select(g: Any, self: Any, dim: int, index: Any) -> Any:
 
 
 def _split(g: Any, self: Any, sizes: Any, dim: int, count: int) -> Any:
-    made = g.op("Split", self, g.ints(sizes), outputs=count, axis=dim)
-    return made if isinstance(made, tuple) else (made,)
+    parts = g.op("Split", self, g.ints(sizes), outputs=count, axis=dim)
+    return parts if isinstance(parts, tuple) else (parts,)
 
 
 @onnx(
