@@ -23,7 +23,7 @@ export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := dev
-.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz lint format sanitize sweep dev wheel matrix clean replay
+.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz lint format sanitize sweep dev wheel cuda-wheel matrix clean replay
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -148,6 +148,9 @@ wheel: | $(VENV)/bin/python ## build a wheel into dist/
 	@echo "building a wheel for all processors into dist, which takes some minutes"
 	@$(INSIDE) -m pip wheel -q . --no-deps -w dist
 	@$(INSIDE) -m pip install -q auditwheel && $(INSIDE) -m auditwheel show dist/flambeau-*-$(subst cpython-,cp,$(TAG))-*.whl
+
+cuda-wheel: cuda ## pack the CUDA library into a wheel of its own, into dist/
+	$(RUN) tools/cuda_wheel.py
 
 # Wheels for all Pythons that are found, and the corpus of captured programs with each of them installed.
 matrix: ## build and test wheels for all Pythons that are found

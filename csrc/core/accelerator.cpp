@@ -1,7 +1,9 @@
-// Opens the accelerator's library, which lies beside this one, when the machine has a driver.
+// Opens the accelerator's library when the machine has a driver. It lies beside this one, or in a package of
+// its own.
 #include "core/accelerator.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <mutex>
@@ -15,6 +17,22 @@ std::atomic<Accelerator*> the_one{nullptr};
 std::atomic<bool> tried{false};
 std::string reason;
 
+// FLAMBEAU_CUDA_LIB, else the library beside this one (a build with CUDA), else that of the package
+// flambeau-cuda in the same environment; empty where there is none. `flambeau/cuda/_library.py` asks for the
+// same one.
+std::string library_path() {
+  if (const char* named = std::getenv("FLAMBEAU_CUDA_LIB"); named && *named) return named;
+  Dl_info here;
+  if (!dladdr(reinterpret_cast<void*>(&library_path), &here)) return "";
+  const std::string self = here.dli_fname, folder = self.substr(0, self.rfind('/'));
+  const std::string packages = folder.substr(0, folder.rfind('/'));  // not "..", which would follow a link
+  for (const std::string& place : {folder, packages + "/flambeau_cuda"}) {
+    const std::string path = place + "/libflambeau_cuda.so";
+    if (access(path.c_str(), R_OK) == 0) return path;
+  }
+  return "";
+}
+
 void open() {
   static std::mutex mutex;
   {
@@ -25,12 +43,12 @@ void open() {
       reason = "no CUDA driver (libcuda.so.1) was found";
       return;
     }
-    const char* named = std::getenv("FLAMBEAU_CUDA_LIB");
-    std::string path = named ? named : "";
-    Dl_info here;
-    if (path.empty() && dladdr(reinterpret_cast<void*>(&open), &here)) {
-      path = here.dli_fname;
-      path = path.substr(0, path.rfind('/') + 1) + "libflambeau_cuda.so";
+    const std::string path = library_path();
+    if (path.empty()) {
+      reason =
+          "there is a driver, and libflambeau_cuda.so is neither beside libflambeau.so nor in the package "
+          "flambeau-cuda";
+      return;
     }
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) {

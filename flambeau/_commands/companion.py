@@ -8,15 +8,13 @@ and belongs on no index. `pip uninstall torch` takes it away.
 from __future__ import annotations
 
 import argparse
-import base64
-import hashlib
 import importlib.metadata
 import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 
+from flambeau._commands.wheel_file import write_wheel
 from flambeau._compat.alias import VERSIONS
 
 _MODULE = '''"""Stands for flambeau; made by `flambeau companion`."""
@@ -33,24 +31,10 @@ __import__(__name__)
 def wheel(folder: Path, name: str = "torch") -> Path:
     """Writes the wheel of a companion into a folder."""
     version = VERSIONS[name]
-    info = f"{name}-{version}.dist-info"
     needs = "flambeau" if name == "torch" else f"torch=={VERSIONS['torch']}"
-    files = {
-        f"{name}.py": _MODULE,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        f"Summary: Stands for flambeau; made on this machine by `flambeau companion`\nRequires-Dist: {needs}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: flambeau\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    record = "".join(f"{path},sha256={_digest(text)},{len(text.encode())}\n" for path, text in files.items())
-    target = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(target, "w") as archive:
-        for path, text in {**files, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
-            archive.writestr(path, text)
-    return target
-
-
-def _digest(text: str) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+    summary = "Stands for flambeau; made on this machine by `flambeau companion`"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\nRequires-Dist: {needs}\n"
+    return write_wheel(folder, f"{name}-{version}", "py3-none-any", metadata, {f"{name}.py": _MODULE.encode()})
 
 
 def installed(name: str) -> str | None:

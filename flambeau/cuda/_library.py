@@ -73,12 +73,18 @@ def available() -> bool:
     return bool(_C._accelerator()[0] > 0)
 
 
+def library_path() -> str:
+    """The library that the core has opened: see `library_path` in `csrc/core/accelerator.cpp`."""
+    beside = Path(_C.__file__).parent / "libflambeau_cuda.so"
+    packaged = Path(_C.__file__).parent.parent / "flambeau_cuda" / beside.name
+    return os.environ.get("FLAMBEAU_CUDA_LIB") or str(beside if beside.exists() else packaged)
+
+
 @functools.cache
 def _library() -> ctypes.CDLL:
     if not available():
         raise missing()
-    beside = Path(_C.__file__).parent / "libflambeau_cuda.so"
-    return ctypes.CDLL(os.environ.get("FLAMBEAU_CUDA_LIB") or str(beside))
+    return ctypes.CDLL(library_path())
 
 
 @functools.cache
