@@ -13,8 +13,7 @@ import pytest
 
 import flambeau as fl
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools"))
 import cuda_wheel
 import package_metadata
 
