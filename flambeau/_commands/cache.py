@@ -37,10 +37,10 @@ def show() -> int:
         f"{sum(len(o.kernels) for o in objects)} kernels in {len(objects)} objects, {spoken(sum(o.size for o in objects))}"
     )
     print(f"the oldest are deleted beyond {spoken(build.MOST_BYTES)}")
-    for found in objects[:10]:
-        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(found.used))
+    for entry in objects[:10]:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
         print(
-            f"  {found.path.name}  {spoken(found.size):>10}  {len(found.kernels):3} kernel{'s' if len(found.kernels) != 1 else ' '}  last used {used}"
+            f"  {entry.path.name}  {spoken(entry.size):>10}  {len(entry.kernels):3} kernel{'s' if len(entry.kernels) != 1 else ' '}  last used {used}"
         )
     if len(objects) > 10:
         print(f"  and {len(objects) - 10} more")
@@ -62,11 +62,11 @@ def verify(repair: bool) -> int:
     from flambeau._inductor import build
 
     objects = build.cached()
-    damaged = [found for found in objects if not build.intact(found)]
-    for found in damaged:
-        print(f"{found.path}: not as it was written{', deleted' if repair else ''}")
+    damaged = [entry for entry in objects if not build.intact(entry)]
+    for entry in damaged:
+        print(f"{entry.path}: not as it was written{', deleted' if repair else ''}")
         if repair:
-            build.delete(found)
+            build.delete(entry)
     print(f"{len(objects) - len(damaged)} of {len(objects)} objects are intact")
     if damaged and not repair:
         print("damaged ones are never loaded but built again; `flambeau cache verify --repair` deletes them")

@@ -58,8 +58,8 @@ _REPORT = (
 
 
 def _peak(errors: str) -> float:
-    found = re.findall(rf"^{_MARK}(\d+)$", errors, re.M)
-    return int(found[-1]) / 1024 if found else float("nan")
+    peaks = re.findall(rf"^{_MARK}(\d+)$", errors, re.M)
+    return int(peaks[-1]) / 1024 if peaks else float("nan")
 
 
 def _without_peak(errors: str) -> str:
@@ -127,13 +127,13 @@ def main(arguments: list[str]) -> int:
     for name, one in (("flambeau", ours), ("PyTorch", theirs)):
         if one.status:
             print(f"{name} ended with status {one.status}:\n{one.errors.strip()[-2000:]}", file=sys.stderr)
-    found = first_difference(ours.lines, theirs.lines, options.tolerance)
-    if found is None:
+    difference = first_difference(ours.lines, theirs.lines, options.tolerance)
+    if difference is None:
         print(f"{len(ours.lines)} lines agree within {options.tolerance:.0%}; the last: {(ours.lines or ['none'])[-1]}")
     else:
-        at, why = found
+        at, why = difference
         print(f"line {at + 1}: {why}")
         shown = [(lines[at] if at < len(lines) else "(ended)") for lines in (ours.lines, theirs.lines)]
         print("\n".join(line.rstrip() for line in difflib.ndiff(*([text] for text in shown))))
     print(f"\n{table(ours, theirs)}")
-    return int(found is not None or ours.status != 0)
+    return int(difference is not None or ours.status != 0)

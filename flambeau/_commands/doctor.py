@@ -223,11 +223,11 @@ def _files(path: str) -> list[str]:
     if os.path.isfile(path):
         return [path]
     skipped = {".git", "__pycache__", ".venv", "venv", "build", "dist", "node_modules"}
-    found = []
+    files = []
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name not in skipped)
-        found += [os.path.join(folder, name) for name in sorted(names) if name.endswith(".py")]
-    return found
+        files += [os.path.join(folder, name) for name in sorted(names) if name.endswith(".py")]
+    return files
 
 
 def _local(name: str, level: int, path: str, roots: list[str]) -> str | None:
@@ -268,8 +268,8 @@ def read(paths: list[str], follow: bool = True) -> tuple[list[Use], list[str], l
         reader.visit(tree)
         uses += reader.uses
         if follow:
-            found = (_local(name, level, path, roots) for name, level in reader.imports if name)
-            waiting += [os.path.relpath(file) for file in found if file is not None]
+            local_modules = (_local(name, level, path, roots) for name, level in reader.imports if name)
+            waiting += [os.path.relpath(file) for file in local_modules if file is not None]
     return uses, order, complaints
 
 

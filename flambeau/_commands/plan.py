@@ -35,12 +35,12 @@ def main(arguments: list[str]) -> int:
     import flambeau
     from flambeau.distributed.simulator import Cluster, profile, propose
 
-    found = runpy.run_path(path).get(function or "make")
-    if found is None:
+    factory = runpy.run_path(path).get(function or "make")
+    if factory is None:
         print(f"flambeau plan: {path} has no function {function or 'make'!r}", file=sys.stderr)
         return 2
     with flambeau.device("meta"):
-        model, inputs = found()
+        model, inputs = factory()
     layers = profile(model, tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,))
     cluster = Cluster(
         options.gpus // per_host, per_host, options.memory * 1e9, options.tflops * 1e12, options.inside * 1e9, options.between * 1e9

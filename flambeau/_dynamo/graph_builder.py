@@ -56,10 +56,10 @@ def origin(frame: Any, modules: dict[int, tuple[str, type]], calls: dict[str, li
             lines.append(
                 f'File "{code.co_filename}", line {one.line()}, in {code.co_name}' + (f"\n    {text}" if text else "")
             )
-    found: dict[str, Any] = {"nn_module_stack": stack}
+    metadata: dict[str, Any] = {"nn_module_stack": stack}
     if lines:
-        found["stack_trace"] = "\n".join(lines)
-    return found
+        metadata["stack_trace"] = "\n".join(lines)
+    return metadata
 
 
 class GraphBuilder:

@@ -59,7 +59,7 @@ def capture(tracer: Tracer, function: Callable[[], Any], own_inputs: Callable[[]
     def take(nodes: list[Any]) -> None:
         own = set(nodes)
         arguments = [traced.node for traced in own_inputs()]
-        wanted = [node for made in nodes if made not in arguments for node in made.all_input_nodes]
+        wanted = [node for inner in nodes if inner not in arguments for node in inner.all_input_nodes]
         wanted += [traced.node for traced in flat[0]]
         free.extend(dict.fromkeys(node for node in wanted if node not in own and node not in arguments))
         copies = {node: graph.placeholder(f"given{i}") for i, node in enumerate(arguments)}
@@ -202,12 +202,12 @@ def map_slices(tracer: Tracer, f: Any, xs: Any, *args: Any) -> Any:
 def _items(tracer: Tracer, node: Any, fakes: list[Any]) -> list[TracedTensor]:
     """The results of a node that returns a tuple, like these fakes."""
     mode = tracer.builder.sizes.mode
-    found = []
+    items = []
     for i, fake in enumerate(fakes):
         item = tracer.builder.graph.call_function(operator.getitem, (node, i))
         like = mode.wrap(fake.meta(), fake.geometry, fake.fake_device, bool(fake.requires_grad))
-        found.append(tracer.builder.add_tensor(item, like))
-    return found
+        items.append(tracer.builder.add_tensor(item, like))
+    return items
 
 
 # ---------------------------------------------------------------------------------------------- vmap

@@ -105,8 +105,12 @@ def _add_node(builder: GraphBuilder, op: str, target: Any, args: tuple[Any, ...]
         filled = list(leaves)
         for place, tensor in zip(places, tensors):
             filled[place] = tensor
-        given, named = tree_unflatten(filled, structure)
-        return getattr(given[0], target)(*given[1:], **named) if op == "call_method" else target(*given, **named)
+        positional, named = tree_unflatten(filled, structure)
+        return (
+            getattr(positional[0], target)(*positional[1:], **named)
+            if op == "call_method"
+            else target(*positional, **named)
+        )
 
     tensors = tuple(leaves[place] for place in places)
     for place in places:

@@ -84,13 +84,13 @@ class Report:
     def rows(self) -> list[tuple[str, ...]]:
         """The table as text, with a line of titles."""
         titles = ("layer", "kind", "KiB", "noise dB", "drop", "float us", "int8 us", "speed")
-        found: list[tuple[str, ...]] = [titles]
+        table: list[tuple[str, ...]] = [titles]
         for r in self.layers:
             size = f"{r.float_bytes / 1024:.1f} > {r.quantized_bytes / 1024:.1f}"
             drop = "" if r.drop is None else f"{r.drop:.4f}"
             times = f"{r.float_seconds * 1e6:.0f}", f"{r.quantized_seconds * 1e6:.0f}", f"{r.speedup:.2f}x"
-            found.append((r.name, r.kind, size, f"{r.noise_db:.1f}", drop, *times))
-        return found
+            table.append((r.name, r.kind, size, f"{r.noise_db:.1f}", drop, *times))
+        return table
 
     def __str__(self) -> str:
         rows = self.rows()
@@ -198,9 +198,9 @@ def _seconds(function: Callable[[], Any], repeats: int) -> float:
     return best
 
 
-def _noise(wanted: list[Any], found: list[Any]) -> float:
+def _noise(wanted: list[Any], results: list[Any]) -> float:
     signal = sum(w.float().square().sum().item() for w in wanted)
-    noise = sum((w.float() - f.float()).square().sum().item() for w, f in zip(wanted, found))
+    noise = sum((w.float() - f.float()).square().sum().item() for w, f in zip(wanted, results))
     return 10 * math.log10(signal / noise) if noise else math.inf
 
 
@@ -227,7 +227,7 @@ def sensitivity(
     with fl.no_grad():
         wanted = [_run(model, batch) for batch in batches]
         score = None if evaluate is None else float(evaluate(model))
-        found = []
+        rows = []
         for name, (of_input, of_result, x) in _observed(model, names, batches).items():
             layer: Any = model.get_submodule(name)
             source = copy.deepcopy(layer)
@@ -245,9 +245,9 @@ def sensitivity(
             )
             count = layer.weight.numel()
             drop = None if own is None else score - own  # type: ignore[operator]
-            found.append(
+            rows.append(
                 LayerReport(
                     name, type(layer).__name__, count * layer.weight.element_size(), count, noise, own, drop, *times
                 )
             )
-    return Report(found, score, config)
+    return Report(rows, score, config)

@@ -238,10 +238,10 @@ def _synchronize(device: Any = None) -> None:
         registered[device.type].synchronize()
 
 
-def make_module(device: RegisteredDevice, given: Any) -> None:
+def make_module(device: RegisteredDevice, functions: Any) -> None:
     """`flambeau.<name>`, with what programs ask of `torch.cuda`; attributes of a module that was given come first."""
     name = device.name
-    module = given if given is not None else types.ModuleType(f"flambeau.{name}", f"The device {name}.")
+    module = functions if functions is not None else types.ModuleType(f"flambeau.{name}", f"The device {name}.")
     generator = flambeau._C._default_generator(flambeau.device(name))
     current = [0]
 

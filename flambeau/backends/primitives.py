@@ -198,12 +198,12 @@ def _print_index(source: Any, what: str, dtype: Any, index_type: Any, rest: int)
 
 
 def _print_scan(source: Any, dtype: Any, combine: str, start: int) -> None:
-    out, given = source.pointer(dtype), source.pointer(dtype)
+    out, source_pointer = source.pointer(dtype), source.pointer(dtype)
     length, inner = source.integer(), source.integer()
     ctype = c99.compute_type(dtype)
     source.lines += [
         f"long base = i / {inner} * {inner} * {length} + i % {inner}; {ctype} total = {start};",
-        f"for (long k = 0; k < {length}; ++k) {{ total = total {combine} {c99.load(dtype, f'{given}[base + k * {inner}]')};",
+        f"for (long k = 0; k < {length}; ++k) {{ total = total {combine} {c99.load(dtype, f'{source_pointer}[base + k * {inner}]')};",
         f"{out}[base + k * {inner}] = {c99.stored(dtype, 'total')}; }}",
     ]
 

@@ -64,20 +64,20 @@ def _halves() -> list[str]:
 def collapsed(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
     """Sizes and strides with neighbouring dimensions joined where all operands lie so."""
     sizes: list[int] = []
-    kept: list[list[int]] = [[] for _ in strides]
+    merged: list[list[int]] = [[] for _ in strides]
     for d, n in enumerate(shape):
         if n == 1:
             continue
         own = [s[d] for s in strides]
-        if sizes and all(k[-1] == s * n for k, s in zip(kept, own)):
+        if sizes and all(k[-1] == s * n for k, s in zip(merged, own)):
             sizes[-1] *= n
-            for k, s in zip(kept, own):
+            for k, s in zip(merged, own):
                 k[-1] = s
         else:
             sizes.append(n)
-            for k, s in zip(kept, own):
+            for k, s in zip(merged, own):
                 k.append(s)
-    return sizes, kept
+    return sizes, merged
 
 
 class KernelPrinter:

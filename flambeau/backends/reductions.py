@@ -24,25 +24,25 @@ def _ends(init: Any, ctype: str) -> str:
 
 def run(printer: Any, plan: Any, source: Any, out: Any) -> None:
     """Reduces `source` along plan.dims into `out`, which has size 1 there."""
-    kept = [d for d in range(source.dim()) if d not in plan.dims]
-    rows, length = math.prod(source.shape[d] for d in kept), math.prod(source.shape[d] for d in plan.dims)
+    kept_dims = [d for d in range(source.dim()) if d not in plan.dims]
+    rows, length = math.prod(source.shape[d] for d in kept_dims), math.prod(source.shape[d] for d in plan.dims)
     load_type = c99.compute_type(plan.dtype)
     wide = {"int": "long", "bool": "long"}.get(plan.accumulate)
     ctype = wide or load_type
     parts = 1
     if rows < _FEW and length >= _LONG:
         parts = min(_FEW // max(rows, 1), length // 512, 256)
-    sizes = [source.shape[d] for d in (*kept, *plan.dims)]
-    strides = [source.stride(d) for d in (*kept, *plan.dims)]
-    integers = [len(kept), length, parts, *sizes, *strides]
+    sizes = [source.shape[d] for d in (*kept_dims, *plan.dims)]
+    strides = [source.stride(d) for d in (*kept_dims, *plan.dims)]
+    integers = [len(kept_dims), length, parts, *sizes, *strides]
     parameters = [float(v) for v in plan.parameters.values()]
     partial = out
     if parts > 1:
         accumulator = {"long": fl.int64, "float": fl.float32, "double": fl.float64}[ctype]
         partial = fl.empty((rows, parts), dtype=accumulator, device=out.device)
-    key = ("reduce", plan.key, load_type, source.dtype, partial.dtype, len(sizes), len(kept), parts > 1)
+    key = ("reduce", plan.key, load_type, source.dtype, partial.dtype, len(sizes), len(kept_dims), parts > 1)
     first = printer.kernel(
-        key, lambda s: _print(s, plan, source.dtype, partial.dtype, load_type, ctype, sizes, len(kept), parts > 1)
+        key, lambda s: _print(s, plan, source.dtype, partial.dtype, load_type, ctype, sizes, len(kept_dims), parts > 1)
     )
     printer.launch(first, [partial.data_ptr(), source.data_ptr()], integers, parameters, rows * parts)
     if parts > 1:
@@ -63,7 +63,7 @@ def _print(
     load_type: str,
     ctype: str,
     sizes: list[int],
-    kept: int,
+    kept_count: int,
     partial: bool,
 ) -> None:
     target, pointer = source.pointer(result), source.pointer(element)
@@ -73,14 +73,14 @@ def _print(
     values = _values(source, plan, load_type)
     lines, visit = source.lines, source.expression.visit
     lines.append(f"long row = i / {parts}, part = i % {parts}, base = 0, rest = row;")
-    for d in range(kept - 1, -1, -1):
+    for d in range(kept_count - 1, -1, -1):
         lines.append(f"base += rest % {size_names[d]} * {stride_names[d]}; rest /= {size_names[d]};")
     lines.append(f"long begin = {length} * part / {parts}, end = {length} * (part + 1) / {parts};")
     lines.append(f"{ctype} sum = {_ends(plan.init, ctype)};")
     lines.append("for (long k = begin; k < end; ++k) {")
     lines.append("long at = base, left = k;")
-    for d in range(len(sizes) - 1, kept - 1, -1):
-        if d == kept:
+    for d in range(len(sizes) - 1, kept_count - 1, -1):
+        if d == kept_count:
             lines.append(f"at += left * {stride_names[d]};")
         else:
             lines.append(f"at += left % {size_names[d]} * {stride_names[d]}; left /= {size_names[d]};")

@@ -123,8 +123,8 @@ def get_device_name(device: Any = None) -> str:
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    found = get_device_properties(device)
-    return found.major, found.minor
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
 
 
 def get_arch_list() -> list[str]:

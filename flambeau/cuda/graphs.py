@@ -142,8 +142,8 @@ def make_graphed_callables(
     single = not isinstance(callables, tuple)
     functions = (callables,) if single else callables
     samples = (sample_args,) if single else sample_args
-    made = tuple(_graphed(f, tuple(a), num_warmup_iters, pool) for f, a in zip(functions, samples))
-    return made[0] if single else made
+    graphed = tuple(_graphed(f, tuple(a), num_warmup_iters, pool) for f, a in zip(functions, samples))
+    return graphed[0] if single else graphed
 
 
 def _graphed(function: Callable[..., Any], samples: tuple[Any, ...], warmup: int, pool: Any) -> Callable[..., Any]:
@@ -195,8 +195,8 @@ def _graphed(function: Callable[..., Any], samples: tuple[Any, ...], warmup: int
             return tuple(g.detach() if g is not None else None for g in by_input)
 
     def run(*given: Any) -> Any:
-        made = Graphed.apply(*given, *parameters)
-        return made[0] if single else made
+        outputs = Graphed.apply(*given, *parameters)
+        return outputs[0] if single else outputs
 
     if isinstance(function, flambeau.nn.Module):
         original = function.forward

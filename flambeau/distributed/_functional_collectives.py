@@ -108,8 +108,8 @@ def _resolve_group(group: Any, tag: str = "") -> ProcessGroup:
         return group[0].get_group(group[1])
     if isinstance(group, list):
         ranks = [rank for row in group for rank in row] if group and isinstance(group[0], list) else group
-        found = groups._find_pg_by_ranks_and_tag(tag, ranks)
-        return found if found is not None else groups.new_group(ranks, use_local_synchronization=True)
+        matching = groups._find_pg_by_ranks_and_tag(tag, ranks)
+        return matching if matching is not None else groups.new_group(ranks, use_local_synchronization=True)
     raise ValueError(
         f"[functional collectives] Invalid type for group, must be one of List, Processgroup, DeviceMesh, got {group!r}"
     )

@@ -296,13 +296,13 @@ def _open_shared(store: Store, rank: int, size: int, name: str, timeout: datetim
         store.wait(["segment"], timeout)
         pid, descriptor = store.get("segment").decode().split(" ")
         segment = native.open_segment(int(pid), int(descriptor), size)
-    made = native.make_group(segment, rank, name)
-    _watchdog.prepare(made)
+    transport = native.make_group(segment, rank, name)
+    _watchdog.prepare(transport)
     if size > 1:
-        made.barrier(False, int(timeout.total_seconds() * 1000))
+        transport.barrier(False, int(timeout.total_seconds() * 1000))
     if rank == 0:
         store.delete_key("segment")  # a later group of this name at the same store must not find it
-    return made
+    return transport
 
 
 def _open_native(store: Store, rank: int, size: int, name: str, timeout: datetime.timedelta) -> Any:
@@ -321,18 +321,18 @@ def _open_native(store: Store, rank: int, size: int, name: str, timeout: datetim
             ) from error
         hosts = [store.get(key).decode() for key in keys]
     if len(set(hosts)) == 1:
-        made = _open_shared(store, rank, size, name, timeout)
+        transport = _open_shared(store, rank, size, name, timeout)
     else:
         from flambeau.distributed._hosts import HostsGroup
 
         own = [i for i, host in enumerate(hosts) if host == hosts[rank]]
         scoped = PrefixStore(f"host{own[0]}", store)
         local = _open_shared(scoped, own.index(rank), len(own), name, timeout)
-        made = HostsGroup(store, rank, size, name, int(timeout.total_seconds() * 1000), hosts, local)
+        transport = HostsGroup(store, rank, size, name, int(timeout.total_seconds() * 1000), hosts, local)
     if size > 1:
-        made.barrier(False, int(timeout.total_seconds() * 1000))
+        transport.barrier(False, int(timeout.total_seconds() * 1000))
         store.delete_key(f"host{rank}")  # a later group of this name at the same store must not find it
-    return made
+    return transport
 
 
 def _check_backends(config: BackendConfig) -> None:
@@ -438,8 +438,8 @@ def init_process_group(
 
         store, rank, world_size = _mpi.world()
     else:
-        found = next(iter(_rendezvous.rendezvous(init_method or "env://", rank, world_size, timeout=timeout)))
-        store, rank, world_size = found
+        rendezvous = next(iter(_rendezvous.rendezvous(init_method or "env://", rank, world_size, timeout=timeout)))
+        store, rank, world_size = rendezvous
         store.set_timeout(timeout)
     if not 0 <= rank < world_size:
         raise ValueError(f"[init_process_group] expected a rank below world_size {world_size}, got {rank}")
@@ -557,10 +557,10 @@ def new_subgroups_by_enumeration(
             raise ValueError(f"[new_subgroups_by_enumeration] Rank {rank} has appeared in subgroups more than once")
     own, groups = None, []
     for ranks in ranks_per_subgroup_list:
-        made = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
-        groups.append(made)
+        subgroup = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
+        groups.append(subgroup)
         if get_rank() in ranks:
-            own = made
+            own = subgroup
     return own, groups
 
 

@@ -133,8 +133,8 @@ class MpiGroup(ExchangeGroup):
         ranks = (ctypes.c_int * size)(*world_ranks)
         _check(library.MPI_Group_incl(everyone, size, ranks, ctypes.byref(members)), "new_group")
         tag = sum(name.encode()) % 1000
-        made = library.MPI_Comm_create_group(_handle(_COMM_WORLD), members, tag, ctypes.byref(self._comm))
-        _check(made, "new_group")
+        status = library.MPI_Comm_create_group(_handle(_COMM_WORLD), members, tag, ctypes.byref(self._comm))
+        _check(status, "new_group")
         library.MPI_Comm_set_errhandler(self._comm, _handle(_ERRORS_RETURN))
         self._moving = threading.Lock()
 

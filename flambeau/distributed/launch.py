@@ -11,10 +11,10 @@ __all__ = ["main"]
 
 
 def main(args: Any = None) -> None:
-    given = list(sys.argv[1:] if args is None else args)
-    uses_environment = any(flag in given for flag in ("--use-env", "--use_env"))
-    given = [argument for argument in given if argument not in ("--use-env", "--use_env")]
-    parsed = get_args_parser().parse_args(given)
+    arguments = list(sys.argv[1:] if args is None else args)
+    uses_environment = any(flag in arguments for flag in ("--use-env", "--use_env"))
+    arguments = [argument for argument in arguments if argument not in ("--use-env", "--use_env")]
+    parsed = get_args_parser().parse_args(arguments)
     if not uses_environment:
         # Each worker knows its rank from the environment; a small program passes it on as an argument.
         code = (

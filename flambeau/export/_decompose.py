@@ -39,8 +39,8 @@ def decomposed(
 
     graph, written = _without_writes(program)
     inputs, env = _inputs(program)
-    fakes = [made.value if made.fake is None else made.fake for made in inputs]
-    mode = next(made.fake.fake_mode for made in inputs if made.fake is not None)
+    fakes = [one.value if one.fake is None else one.fake for one in inputs]
+    mode = next(one.fake.fake_mode for one in inputs if one.fake is not None)
     assumed = len(env.guards)
     whole, returned = record_graph(
         GraphModule(program.graph_module, graph),
@@ -52,13 +52,13 @@ def decomposed(
         record_type=record_type,
     )
     _keep_notes(program.graph, whole.graph)
-    specs = [made.spec for made in inputs]
+    specs = [one.spec for one in inputs]
     outputs = [OutputSpec(kind, argument, target) for (kind, target), argument in zip(written, returned)]
     outputs += [OutputSpec(OutputKind.USER_OUTPUT, argument, None) for argument in returned[len(written) :]]
     constants = dict(program.constants)
-    for made in inputs:
-        if made.spec.kind is InputKind.CONSTANT_TENSOR:
-            constants[str(made.spec.target)] = made.value
+    for one in inputs:
+        if one.spec.kind is InputKind.CONSTANT_TENSOR:
+            constants[str(one.spec.target)] = one.value
     checks = dict.fromkeys([*program._checks, *(guard.condition for guard in env.guards[assumed:])])
     return ExportedProgram(
         whole, ExportGraphSignature(specs, outputs), program.state_dict, constants,
@@ -83,7 +83,7 @@ def _inputs(program: ExportedProgram) -> tuple[list[Input], ShapeEnv]:
     mode = FakeTensorMode(shape_env=env, keeps_history=False)
     examples = iter(pytree.tree_leaves(program.example_inputs))
     facts = {entry.name: entry for entry in program._facts}
-    made: list[Input] = []
+    inputs: list[Input] = []
     symbols: dict[Any, Any] = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
@@ -94,20 +94,20 @@ def _inputs(program: ExportedProgram) -> tuple[list[Input], ShapeEnv]:
             shape = ()
         copied = InputSpec(spec.kind, type(spec.arg)(**vars(spec.arg)), spec.target, spec.persistent)
         if not isinstance(value, fl.Tensor):
-            made.append(Input(copied, value, None))
+            inputs.append(Input(copied, value, None))
             continue
         if any(isinstance(size, Expr) for size in shape):
             fake = _symbolic_fake(mode, env, value, shape, symbols)
         else:
             fake = mode.from_tensor(value, static_shapes=True)
-        made.append(Input(copied, value, fake))
+        inputs.append(Input(copied, value, fake))
     for atom, (low, high) in program._ranges.items():
         known = symbols.get(atom.name)
         if known is not None:
             env.ranges[next(iter(known.expr.symbols))] = (low, high)
     for check in program._checks:
         env.learn(check)
-    return made, env
+    return inputs, env
 
 
 def _symbolic_fake(mode: Any, env: ShapeEnv, value: Any, shape: Any, symbols: dict[Any, Any]) -> Any:
@@ -139,10 +139,10 @@ def _writes(node: Node) -> bool:
 def _functional(op: OpOverload) -> Any:
     name, _, overload = op._full_name.partition(".")
     packet = getattr(getattr(fl.ops, op.namespace), name.removesuffix("_"), None)
-    found = None if packet is None or not name.endswith("_") else getattr(packet, overload or "default", None)
-    if found is None:
+    variant = None if packet is None or not name.endswith("_") else getattr(packet, overload or "default", None)
+    if variant is None:
         raise RuntimeError(f"[run_decompositions] expected operators that have a form without writing, got {op}")
-    return found
+    return variant
 
 
 def _without_writes(program: ExportedProgram) -> tuple[Graph, list[tuple[OutputKind, str]]]:

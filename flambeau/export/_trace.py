@@ -209,8 +209,8 @@ class Runner(Interpreter):
     def _node(self, name: str, args: tuple[Any, ...], results: tuple[Any, ...]) -> tuple[Any, ...]:
         self.mode.recorder = self.record
         shown = tuple(self.record.argument(list(x)) if isinstance(x, (list, tuple)) else x for x in args)
-        made = self.record.tracer.create_node("call_function", higher_order(name), shown, {}, name)
-        self.record.track(results, made)
+        node = self.record.tracer.create_node("call_function", higher_order(name), shown, {}, name)
+        self.record.track(results, node)
         return results
 
 
@@ -250,15 +250,15 @@ def export(
     kwargs = kwargs or {}
     if isinstance(dynamic_shapes, (shapes.ShapesCollection, shapes.AdditionalInputs)):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
-    given = pytree.tree_map_only(fl.Tensor, _apart, (args, kwargs))
-    wanted = shapes.sizes_by_leaf(_bound(mod, *given), dynamic_shapes)
-    leaves = pytree.tree_leaves_with_path(given)
+    apart = pytree.tree_map_only(fl.Tensor, _apart, (args, kwargs))
+    wanted = shapes.sizes_by_leaf(_bound(mod, *apart), dynamic_shapes)
+    leaves = pytree.tree_leaves_with_path(apart)
     for _, leaf in leaves:
         if isinstance(leaf, fl.Tensor):
             fixed = [d for d in range(leaf.ndim) if d not in wanted.get(id(leaf), {})]
             leaf.__dict__["_dynamo_static"] = dict.fromkeys(fixed, True)
-    whole = capture_full_graph(mod, *given)
-    inputs = _inputs(mod, whole, _named(mod, leaves, given))
+    whole = capture_full_graph(mod, *apart)
+    inputs = _inputs(mod, whole, _named(mod, leaves, apart))
     graph, outputs = _record(whole, inputs)
     promises, facts = _sizes(whole, inputs, wanted)
     state = mod.state_dict(keep_vars=True)
@@ -302,9 +302,9 @@ def _bound(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
     return dict(inspect.signature(mod.forward).bind(*args, **kwargs).arguments)
 
 
-def _named(mod: Any, leaves: list[Any], given: Any) -> list[tuple[str, Any]]:
+def _named(mod: Any, leaves: list[Any], arguments: Any) -> list[tuple[str, Any]]:
     """Names for the leaves of the arguments, as programs read them: x, cache_0, options_scale."""
-    args, _ = given
+    args, _ = arguments
     parameters = list(inspect.signature(mod.forward).parameters.values())
     first = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL), len(parameters))
     names = [parameters[i].name if i < first else f"{parameters[first].name}_{i - first}" for i in range(len(args))]
@@ -324,7 +324,7 @@ def _inputs(mod: Any, whole: FullGraph, user: list[tuple[str, Any]]) -> list[Inp
     tracer = whole.tracer
     fakes = {id(traced.real): traced.fake for traced in tracer.builder.inputs if isinstance(traced, TracedTensor)}
     mode = tracer.builder.sizes.mode
-    made: list[Input] = []
+    inputs: list[Input] = []
     taken: set[int] = set()
 
     def add(kind: InputKind, name: str, target: str | None, value: Any, persistent: bool | None = None) -> None:
@@ -334,7 +334,7 @@ def _inputs(mod: Any, whole: FullGraph, user: list[tuple[str, Any]]) -> list[Inp
         if isinstance(value, fl.Tensor):
             argument = TensorArgument(name)
             fake = fakes[id(value)] if id(value) in fakes else mode.from_tensor(value, static_shapes=True)
-        made.append(Input(InputSpec(kind, argument, target, persistent), value, fake))
+        inputs.append(Input(InputSpec(kind, argument, target, persistent), value, fake))
 
     for path, value in mod.named_parameters(remove_duplicate=False):
         add(InputKind.PARAMETER, "p_" + path.replace(".", "_"), path, value)
@@ -347,16 +347,16 @@ def _inputs(mod: Any, whole: FullGraph, user: list[tuple[str, Any]]) -> list[Inp
         add(InputKind.CONSTANT_TENSOR, f"c_lifted_tensor_{i}", f"lifted_tensor_{i}", value)
     for name, value in user:
         add(InputKind.USER_INPUT, name, None, value)
-    return made
+    return inputs
 
 
 def _record(whole: FullGraph, inputs: list[Input]) -> tuple[Any, list[OutputSpec]]:
     """The graph of operators of what was captured."""
-    by_value = {id(made.value): made.fake for made in inputs}
-    given = [by_value[id(t.real)] for t in whole.tracer.builder.inputs if isinstance(t, TracedTensor)]
+    by_value = {id(item.value): item.fake for item in inputs}
+    fakes = [by_value[id(t.real)] for t in whole.tracer.builder.inputs if isinstance(t, TracedTensor)]
     device = _C._set_autocast_recorded_device(whole.tracer.builder.device)
     try:
-        graph, returned = record_graph(whole.module, whole.tracer.builder.sizes.mode, inputs, given, {}, whole=True)
+        graph, returned = record_graph(whole.module, whole.tracer.builder.sizes.mode, inputs, fakes, {}, whole=True)
     finally:
         _C._set_autocast_recorded_device(device)
     return graph, [OutputSpec(OutputKind.USER_OUTPUT, argument, None) for argument in returned]
@@ -366,7 +366,7 @@ def record_graph(
     module: GraphModule,
     mode: Any,
     inputs: list[Input],
-    given: list[Any],
+    fakes: list[Any],
     table: dict[Any, Any],
     whole: bool,
     record_type: type[Operators] = Operators,
@@ -375,13 +375,13 @@ def record_graph(
     tracer = NotingTracer()
     record = record_type(tracer, table, pre_dispatch=whole)
     nodes = [tracer.create_node("placeholder", i.spec.arg.name, (), {}) for i in inputs]
-    for node, made in zip(nodes, inputs):
-        made.spec.arg.name = node.name
-        if made.fake is None:
-            node.meta["val"] = made.value
+    for node, item in zip(nodes, inputs):
+        item.spec.arg.name = node.name
+        if item.fake is None:
+            node.meta["val"] = item.value
             continue
-        record.track(made.fake, node)
-        for dim, size in enumerate(made.fake.geometry.sizes):
+        record.track(item.fake, node)
+        for dim, size in enumerate(item.fake.geometry.sizes):
             atom = single_symbol(size.expr) if isinstance(size, SymInt) else None
             if atom is not None and atom not in record.sizes:
                 record.sizes[atom] = tracer.create_node("call_function", SYM_SIZE, (node, dim), {}, "sym_size_int")
@@ -392,7 +392,7 @@ def record_graph(
     mode.shape_env.listener = record.check
     try:
         with mode, refused():
-            results = Runner(module, record, mode).run(*given)
+            results = Runner(module, record, mode).run(*fakes)
             results = results if isinstance(results, (tuple, list)) else (results,)
     finally:
         mode.recorder = None
@@ -416,51 +416,51 @@ def _result(value: Any) -> Any:
 def _lift_constants(tracer: PythonKeyTracer, mode: Any, inputs: list[Input], nodes: list[Node]) -> None:
     """Makes inputs of the tensors that the program makes from data."""
     graph = tracer.graph
-    place = next((i for i, made in enumerate(inputs) if made.spec.kind is InputKind.USER_INPUT), len(inputs))
+    place = next((i for i, item in enumerate(inputs) if item.spec.kind is InputKind.USER_INPUT), len(inputs))
     anchor = (
         nodes[place] if place < len(nodes) else next(n for n in graph.nodes if n.op not in ("placeholder", "get_attr"))
     )
     lifted: dict[str, Node] = {}
     reads = [n for n in graph.nodes if n.op == "get_attr"]
     for node in [n for n in reads if isinstance(getattr(tracer.root, n.target), fl.Tensor)]:
-        made = lifted.get(node.target)
-        if made is None:
+        item = lifted.get(node.target)
+        if item is None:
             name = f"lifted_tensor_{sum(i.spec.kind is InputKind.CONSTANT_TENSOR for i in inputs)}"
             with graph.inserting_before(anchor):
-                made = lifted[node.target] = graph.placeholder(f"c_{name}")
-            made.meta.update(node.meta)
-            made.meta["val"] = mode.from_tensor(getattr(tracer.root, node.target), static_shapes=True)
-            spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(made.name), name)
+                item = lifted[node.target] = graph.placeholder(f"c_{name}")
+            item.meta.update(node.meta)
+            item.meta["val"] = mode.from_tensor(getattr(tracer.root, node.target), static_shapes=True)
+            spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(item.name), name)
             inputs.insert(place, Input(spec, getattr(tracer.root, node.target), None))
             place += 1
-        node.replace_all_uses_with(made)
+        node.replace_all_uses_with(item)
         graph.erase_node(node)
 
 
 def _sizes(whole: FullGraph, inputs: list[Input], wanted: dict[int, dict[int, Any]]) -> tuple[Any, list[InputFacts]]:
     """What is promised of sizes, and what calls have to give."""
-    users = [made for made in inputs if made.spec.kind is InputKind.USER_INPUT]
+    users = [item for item in inputs if item.spec.kind is InputKind.USER_INPUT]
     first = {id(t.real): t.first_geometry.sizes for t in whole.tracer.builder.inputs if isinstance(t, TracedTensor)}
     sizes = []
-    for made in users:
-        for dim, size in enumerate(first.get(id(made.value), ())):
+    for item in users:
+        for dim, size in enumerate(first.get(id(item.value), ())):
             if isinstance(size, SymInt):
                 atom = single_symbol(size.expr)
                 assert atom is not None
-                said = wanted[id(made.value)][dim]
-                sizes.append(shapes.Size(atom, made.spec.arg.name, dim, made.value.shape[dim], said))
+                said = wanted[id(item.value)][dim]
+                sizes.append(shapes.Size(atom, item.spec.arg.name, dim, item.value.shape[dim], said))
     promises = shapes.resolve(sizes, whole.tracer.builder.sizes.env.guards)
     facts = []
-    for made in users:
-        if made.fake is None:
-            facts.append(InputFacts(made.spec.arg.name, None, None, made.value))
+    for item in users:
+        if item.fake is None:
+            facts.append(InputFacts(item.spec.arg.name, None, None, item.value))
             continue
-        known = first.get(id(made.value), tuple(made.value.shape))
+        known = first.get(id(item.value), tuple(item.value.shape))
         shape: list[Any] = []
         for size in known:
             expr = size.expr if isinstance(size, SymInt) else None
             shape.append(size if expr is None else promises.table.get(single_symbol(expr), expr))
-        said = wanted.get(id(made.value), {}) if id(made.value) not in first else {}
+        said = wanted.get(id(item.value), {}) if id(item.value) not in first else {}
         shape = [None if d in said else size for d, size in enumerate(shape)]  # nobody looks at it
-        facts.append(InputFacts(made.spec.arg.name, made.value.dtype, tuple(shape), None))
+        facts.append(InputFacts(item.spec.arg.name, item.value.dtype, tuple(shape), None))
     return promises, facts

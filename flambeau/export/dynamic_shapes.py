@@ -31,9 +31,9 @@ class _Hint:
 
     def __call__(self, min: int | None = None, max: int | None = None) -> _Hint:
         """The hint with bounds, which calls are held to."""
-        made = _Hint(self.name)
-        made.bounds = (0 if min is None else min, inf if max is None else max)
-        return made
+        hint = _Hint(self.name)
+        hint.bounds = (0 if min is None else min, inf if max is None else max)
+        return hint
 
     bounds: tuple[Number, Number] = (0, inf)
 
@@ -61,12 +61,12 @@ class Dim:
         self.root, self.factor, self.offset = self, 1, 0
 
     def _derived(self, factor: int, offset: int) -> Dim:
-        made = Dim.__new__(Dim)
-        made.root, made.factor, made.offset = self.root, self.factor * factor, self.offset * factor + offset
-        made.min, made.max = self.min * factor + offset, self.max * factor + offset
-        made.__name__ = f"{made.factor}*{self.root.__name__}" if made.factor != 1 else self.root.__name__
-        made.__name__ += f" + {made.offset}" if made.offset > 0 else f" - {-made.offset}" if made.offset else ""
-        return made
+        dim = Dim.__new__(Dim)
+        dim.root, dim.factor, dim.offset = self.root, self.factor * factor, self.offset * factor + offset
+        dim.min, dim.max = self.min * factor + offset, self.max * factor + offset
+        dim.__name__ = f"{dim.factor}*{self.root.__name__}" if dim.factor != 1 else self.root.__name__
+        dim.__name__ += f" + {dim.offset}" if dim.offset > 0 else f" - {-dim.offset}" if dim.offset else ""
+        return dim
 
     def __mul__(self, factor: int) -> Dim:
         if type(factor) is not int or factor <= 0:
@@ -132,8 +132,8 @@ class ShapesCollection:
         """The same in the structure of the arguments."""
         forward = m.forward if isinstance(m, fl.nn.Module) else m
         bound = dict(inspect.signature(forward).bind(*args, **(kwargs or {})).arguments)
-        found: dict[str, Any] = pytree.tree_map(lambda x: self._shapes.get(id(x)), bound)
-        return found
+        shapes: dict[str, Any] = pytree.tree_map(lambda x: self._shapes.get(id(x)), bound)
+        return shapes
 
 
 class AdditionalInputs:
@@ -158,8 +158,8 @@ class AdditionalInputs:
                 Dim.DYNAMIC if any(o.shape[d] != n for o in others) else None for d, n in enumerate(first.shape)
             )
 
-        found: dict[str, Any] = pytree.tree_map(sizes, *bound)
-        return found
+        shapes: dict[str, Any] = pytree.tree_map(sizes, *bound)
+        return shapes
 
     def verify(self, ep: Any) -> None:
         """Runs the program on all examples."""
@@ -177,38 +177,38 @@ def sizes_by_leaf(arguments: dict[str, Any], dynamic_shapes: Any) -> dict[int, d
                 f"[export] expected dynamic_shapes for {len(arguments)} arguments, got {len(dynamic_shapes)}"
             )
         dynamic_shapes = dict(zip(arguments, dynamic_shapes))
-    found: dict[int, dict[int, Any]] = {}
-    _collect(arguments, dynamic_shapes, "dynamic_shapes", found)
-    return found
+    sizes: dict[int, dict[int, Any]] = {}
+    _collect(arguments, dynamic_shapes, "dynamic_shapes", sizes)
+    return sizes
 
 
-def _collect(value: Any, given: Any, path: str, found: dict[int, dict[int, Any]]) -> None:
-    if given is None:
+def _collect(value: Any, spec: Any, path: str, sizes: dict[int, dict[int, Any]]) -> None:
+    if spec is None:
         return
     if isinstance(value, fl.Tensor):
-        found[id(value)] = _of_tensor(value, given, path)
-    elif isinstance(value, dict) and isinstance(given, dict):
-        if set(value) != set(given):
-            raise UserError(f"[export] expected keys {list(value)} in {path}, got {list(given)}")
+        sizes[id(value)] = _of_tensor(value, spec, path)
+    elif isinstance(value, dict) and isinstance(spec, dict):
+        if set(value) != set(spec):
+            raise UserError(f"[export] expected keys {list(value)} in {path}, got {list(spec)}")
         for key, item in value.items():
-            _collect(item, given[key], f"{path}[{key!r}]", found)
-    elif isinstance(value, (tuple, list)) and isinstance(given, (tuple, list)):
-        if len(value) != len(given):
-            raise UserError(f"[export] expected {len(value)} entries in {path}, got {len(given)}")
-        for i, (item, one) in enumerate(zip(value, given)):
-            _collect(item, one, f"{path}[{i}]", found)
+            _collect(item, spec[key], f"{path}[{key!r}]", sizes)
+    elif isinstance(value, (tuple, list)) and isinstance(spec, (tuple, list)):
+        if len(value) != len(spec):
+            raise UserError(f"[export] expected {len(value)} entries in {path}, got {len(spec)}")
+        for i, (item, one) in enumerate(zip(value, spec)):
+            _collect(item, one, f"{path}[{i}]", sizes)
     else:
         kind = type(value).__name__
-        raise UserError(f"[export] expected None for {path}, the argument being of type {kind}, got {given!r}")
+        raise UserError(f"[export] expected None for {path}, the argument being of type {kind}, got {spec!r}")
 
 
-def _of_tensor(value: Any, given: Any, path: str) -> dict[int, Any]:
-    if isinstance(given, dict):
-        pairs = list(given.items())
-    elif isinstance(given, (tuple, list)) and len(given) == value.ndim:
-        pairs = list(enumerate(given))
+def _of_tensor(value: Any, spec: Any, path: str) -> dict[int, Any]:
+    if isinstance(spec, dict):
+        pairs = list(spec.items())
+    elif isinstance(spec, (tuple, list)) and len(spec) == value.ndim:
+        pairs = list(enumerate(spec))
     else:
-        raise UserError(f"[export] expected a dict of dimensions or {value.ndim} entries for {path}, got {given!r}")
+        raise UserError(f"[export] expected a dict of dimensions or {value.ndim} entries for {path}, got {spec!r}")
     table: dict[int, Any] = {}
     for dim, wanted in pairs:
         if type(dim) is not int or not -value.ndim <= dim < value.ndim:

@@ -276,23 +276,23 @@ def _path_text(path: Any, names: list[str]) -> str:
     return f"L[{first!r}]" + "".join(f"[{key!r}]" for key in rest)
 
 
-def _require(holds: Any, text: str, found: Any) -> None:
+def _require(holds: Any, text: str, actual: Any) -> None:
     if not holds:
-        raise AssertionError(f"Guard failed: {text} (the program was exported for this), got {found}")
+        raise AssertionError(f"Guard failed: {text} (the program was exported for this), got {actual}")
 
 
 def settle(signature: ExportGraphSignature, results: Any, state: dict[str, Any], leaves: list[Any]) -> list[Any]:
     """Writes back what a graph returns in place of writing it; the results for the user."""
     users = {s.arg.name: leaf for s, leaf in zip(signature._inputs(InputKind.USER_INPUT), leaves)}
-    kept = []
+    outputs = []
     for spec, value in zip(signature.output_specs, results):
         if spec.kind is OutputKind.USER_OUTPUT:
-            kept.append(spec.arg.value if isinstance(spec.arg, ConstantArgument) else value)
+            outputs.append(spec.arg.value if isinstance(spec.arg, ConstantArgument) else value)
         elif spec.target is not None:
             target = users[spec.target] if spec.kind is OutputKind.USER_INPUT_MUTATION else state[spec.target]
             with fl.no_grad():
                 target.copy_(value)
-    return kept
+    return outputs
 
 
 class ExportedModule(fl.nn.Module):
@@ -337,15 +337,15 @@ class ExportedModule(fl.nn.Module):
         if self._check_guards:
             program._check_inputs(leaves)
         state = dict(self.named_parameters(remove_duplicate=False)) | dict(self.named_buffers(remove_duplicate=False))
-        given, user = [], iter(leaves)
+        inputs, user = [], iter(leaves)
         for made in program.graph_signature.input_specs:
             if made.kind is InputKind.USER_INPUT:
-                given.append(next(user))
+                inputs.append(next(user))
             elif made.kind is InputKind.CONSTANT_TENSOR:
-                given.append(program.constants[str(made.target)])
+                inputs.append(program.constants[str(made.target)])
             else:
-                given.append(state[str(made.target)])
-        results = program.graph_module(*given)
+                inputs.append(state[str(made.target)])
+        results = program.graph_module(*inputs)
         return pytree.tree_unflatten(
             settle(program.graph_signature, results, state, leaves), program.call_spec.out_spec
         )
@@ -369,5 +369,5 @@ def _reordered(args: Any, kwargs: Any, wanted: Any) -> list[Any]:
         leaves, spec = pytree.tree_flatten((args, {name: kwargs[name] for name in names}))
         if spec == wanted:
             return leaves
-    found = pytree.tree_structure((args, kwargs))
-    raise ValueError(f"[export] expected arguments of the structure {wanted}, got {found}")
+    structure = pytree.tree_structure((args, kwargs))
+    raise ValueError(f"[export] expected arguments of the structure {wanted}, got {structure}")

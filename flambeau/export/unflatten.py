@@ -86,8 +86,8 @@ class UnflattenedModule(InterpreterModule):
         program._check_inputs(leaves)
         results = self._run(*leaves)
         state = dict(self.named_parameters(remove_duplicate=False)) | dict(self.named_buffers(remove_duplicate=False))
-        kept = settle(program.graph_signature, results, state, leaves)
-        return pytree.tree_unflatten(kept, program.call_spec.out_spec)
+        outputs = settle(program.graph_signature, results, state, leaves)
+        return pytree.tree_unflatten(outputs, program.call_spec.out_spec)
 
 
 def unflatten(module: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None = None) -> UnflattenedModule:

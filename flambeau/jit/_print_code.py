@@ -106,7 +106,7 @@ class CodePrinter:
 
     def _inlinable(self, block: Block) -> set[int]:
         """Nodes whose value can be written where it is used: one use in this block, with nothing between that could change it."""
-        found: set[int] = set()
+        inlinable: set[int] = set()
         position = {id(n): i for i, n in enumerate(block._nodes)}
         for node in block._nodes:
             if (
@@ -128,20 +128,20 @@ class CodePrinter:
             else:
                 continue
             between = block._nodes[position[id(node)] + 1 : place]
-            if all(id(n) in found or n._kind in ("prim::Constant", "prim::Uninitialized") for n in between):
-                found.add(id(node))
-        return self._ordered(block, found)
+            if all(id(n) in inlinable or n._kind in ("prim::Constant", "prim::Uninitialized") for n in between):
+                inlinable.add(id(node))
+        return self._ordered(block, inlinable)
 
-    def _ordered(self, block: Block, found: set[int]) -> set[int]:
+    def _ordered(self, block: Block, inlinable: set[int]) -> set[int]:
         """Inlined operands must be evaluated in the order of the graph: drop those that a later operand would overtake."""
-        kept = set(found)
+        ordered = set(inlinable)
         for node in block._nodes:
-            operands = [v.node() for v in node._inputs if id(v.node()) in kept]
+            operands = [v.node() for v in node._inputs if id(v.node()) in ordered]
             order = [block._nodes.index(n) for n in operands]
             if order != sorted(order):
                 for n in operands:
-                    kept.discard(id(n))
-        return kept
+                    ordered.discard(id(n))
+        return ordered
 
     def assign(self, node: Node, text: str, indent: str, inline: set[int]) -> None:
         if not node._outputs:
@@ -158,10 +158,10 @@ class CodePrinter:
         self.lines.append(f"{indent}{', '.join(names)} = {text}")
 
     def use(self, value: Value) -> str:
-        found = self.expressions.get(id(value))
-        if found is None:
+        expression = self.expressions.get(id(value))
+        if expression is None:
             raise RuntimeError(f"[jit] expected a value that was printed, got %{value.debugName()}")
-        return found
+        return expression
 
     def uses(self, values: list[Value]) -> list[str]:
         return [self.use(v) for v in values]

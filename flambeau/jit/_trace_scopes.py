@@ -33,13 +33,13 @@ class Scopes:
         self.stack: list[tuple[Any, str]] = []
 
     def enter(self, module: Any, args: Any) -> None:
-        found = self.paths.get(id(module))
-        if found is None or module is self.root or "_script_type" in module.__dict__:
+        path = self.paths.get(id(module))
+        if path is None or module is self.root or "_script_type" in module.__dict__:
             return
-        assert isinstance(found[1], T.ClassType)
+        assert isinstance(path[1], T.ClassType)
         self.stack.append((module, self.graph.scope))
         self.graph.scope = f"{self.graph.scope}/{len(self.calls)}"
-        self.calls.append(Call(found[0], found[1]))
+        self.calls.append(Call(path[0], path[1]))
 
     def leave(self, module: Any, args: Any, result: Any) -> None:
         if self.stack and self.stack[-1][0] is module:
@@ -62,15 +62,15 @@ def outline(graph: Graph, calls: list[Call], owner: T.ClassType) -> Graph:
     """The graph with calls of submodules; their methods are added to their types."""
     if not any(node._scope for node in graph._nodes):
         return graph
-    made = _Body(calls, Call((), owner), Graph())
+    body = _Body(calls, Call((), owner), Graph())
     for value in graph._param._outputs:
-        made.values[id(value)] = twin = made.graph.addInput(value.debugName()).setType(value.type())
+        body.values[id(value)] = twin = body.graph.addInput(value.debugName()).setType(value.type())
         if value is graph._param._outputs[0]:
-            made.owner = twin
-    made.fill(list(graph._nodes), 1)
+            body.owner = twin
+    body.fill(list(graph._nodes), 1)
     for value in graph._return._inputs:
-        made.graph.registerOutput(made.get(value))
-    return made.graph
+        body.graph.registerOutput(body.get(value))
+    return body.graph
 
 
 class _Body:
@@ -158,24 +158,24 @@ class _Body:
 
     def get(self, value: Value) -> Value:
         """A value of the recorded graph in this one."""
-        found = self.values.get(id(value))
-        if found is not None:
-            return found
+        known = self.values.get(id(value))
+        if known is not None:
+            return known
         node = value.node()
         names = _attribute_path(node)
         if node._kind == "prim::Constant":
             twin = _copy_node(node, self.graph, {})
             twin._scope = ""
-            found = self.graph.insertNode(twin)._outputs[0]
+            known = self.graph.insertNode(twin)._outputs[0]
         elif names is not None and names[: len(self.call.path)] == self.call.path and len(names) > len(self.call.path):
-            found = self.path(names)
+            known = self.path(names)
         else:
             self.lifted.append(value)
             base = value.debugName().partition(".")[0]
             name = base if base.isidentifier() else f"argument_{len(self.lifted)}"
-            found = self.graph.addInput(name).setType(_plain(value.type()))
-        self.values[id(value)] = found
-        return found
+            known = self.graph.addInput(name).setType(_plain(value.type()))
+        self.values[id(value)] = known
+        return known
 
     def path(self, names: Path) -> Value:
         """A submodule, parameter or buffer, read from the method's own module."""

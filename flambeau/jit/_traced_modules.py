@@ -13,8 +13,8 @@ from flambeau.nn import Module
 def traced_module(original: Module, top: type) -> tuple[Any, T.ClassType, dict[int, tuple[tuple[str, ...], T.JitType]]]:
     """A module with the tensors of another, its type, and the path to each of its parts."""
     paths: dict[int, tuple[tuple[str, ...], T.JitType]] = {}
-    made, kind = _build(original, top, (), paths, {})
-    return made, kind, paths
+    module, kind = _build(original, top, (), paths, {})
+    return module, kind, paths
 
 
 def _build(
@@ -30,28 +30,28 @@ def _build(
         paths.setdefault(id(original), (path, kind))
         return original, kind
     kind = T.ClassType(unique_name(qualified_name(type(original))), is_module=True)
-    made = top(kind)
-    done[id(original)] = (made, kind)
+    module = top(kind)
+    done[id(original)] = (module, kind)
     paths.setdefault(id(original), (path, kind))
     for table, names in (("_parameters", kind.parameters), ("_buffers", kind.buffers)):
         for name, value in getattr(original, table).items():
             kind.attributes[name] = T.NONE if value is None else T.TENSOR
-            getattr(made, table)[name] = value
+            getattr(module, table)[name] = value
             if value is not None:
                 names.add(name)
                 paths.setdefault(id(value), ((*path, name), T.TENSOR))
     kind.attributes["training"] = T.BOOL
     kind.attributes["_is_full_backward_hook"] = T.OptionalType(T.BOOL)
-    made.__dict__["training"] = original.training
-    made.__dict__["_is_full_backward_hook"] = None
-    made.__dict__["_non_persistent_buffers_set"] = set(original._non_persistent_buffers_set)
+    module.__dict__["training"] = original.training
+    module.__dict__["_is_full_backward_hook"] = None
+    module.__dict__["_non_persistent_buffers_set"] = set(original._non_persistent_buffers_set)
     for name, child in original._modules.items():
         if child is None:
-            made._modules[name] = None
+            module._modules[name] = None
             continue
-        made._modules[name], kind.attributes[name] = _build(child, TracedModule, (*path, name), paths, done)
-    _plain_tensors(original, made, kind, path, paths)
-    return made, kind
+        module._modules[name], kind.attributes[name] = _build(child, TracedModule, (*path, name), paths, done)
+    _plain_tensors(original, module, kind, path, paths)
+    return module, kind
 
 
 def _note(module: Module, path: tuple[str, ...], paths: dict[int, Any]) -> None:
@@ -64,7 +64,7 @@ def _note(module: Module, path: tuple[str, ...], paths: dict[int, Any]) -> None:
 
 
 def _plain_tensors(
-    original: Module, made: Any, kind: T.ClassType, path: tuple[str, ...], paths: dict[int, Any]
+    original: Module, module: Any, kind: T.ClassType, path: tuple[str, ...], paths: dict[int, Any]
 ) -> None:
     """Tensors that are plain attributes of the module become attributes of the trace."""
     from flambeau import _C
@@ -72,5 +72,5 @@ def _plain_tensors(
     for name, value in original.__dict__.items():
         if isinstance(value, _C.Tensor) and name not in kind.attributes:
             kind.attributes[name] = T.TENSOR
-            made.__dict__[name] = value
+            module.__dict__[name] = value
             paths.setdefault(id(value), ((*path, name), T.TENSOR))

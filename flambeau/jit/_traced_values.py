@@ -13,9 +13,9 @@ class TracedInt(int):
 
     @staticmethod
     def of(number: int, value: Any, tracer: Any) -> TracedInt:
-        made = TracedInt(number)
-        made.value, made.tracer = value, tracer
-        return made
+        traced = TracedInt(number)
+        traced.value, traced.tracer = value, tracer
+        return traced
 
     def __reduce__(self) -> Any:
         return int, (int(self),)

@@ -112,8 +112,8 @@ class Replay:
         flat = result if isinstance(result, (list, tuple)) else [result]
         fresh = [t for t in flat if isinstance(t, fl.Tensor)]
         if call.results and len(fresh) != len(call.results):  # some are arguments that were written
-            given = {id(a) for a in call.arguments}
-            fresh = [t for t in fresh if id(t) not in given][: len(call.results)]
+            argument_ids = {id(a) for a in call.arguments}
+            fresh = [t for t in fresh if id(t) not in argument_ids][: len(call.results)]
         for window, tensor in zip(call.results, fresh):
             tensors[window.slot] = _laid_out(tensor, window)
 

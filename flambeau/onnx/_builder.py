@@ -57,10 +57,10 @@ class Builder:
         first = next((x for x in inputs if isinstance(x, Value)), None)
         kind = first.dtype if first is not None else None
         values = [x if x is None or isinstance(x, Value) else self.constant(x, kind) for x in inputs]
-        made = [Value(self.fresh(), kind if dtype is None else dtype, shape) for _ in range(outputs)]
+        results = [Value(self.fresh(), kind if dtype is None else dtype, shape) for _ in range(outputs)]
         name = f"node_{op_type}_{self.main._count}"
-        self.graph.nodes.append(Node(op_type, values, made, attributes, domain, name, self.metadata))
-        return made[0] if outputs == 1 else tuple(made)
+        self.graph.nodes.append(Node(op_type, values, results, attributes, domain, name, self.metadata))
+        return results[0] if outputs == 1 else tuple(results)
 
     def constant(self, value: Any, dtype: Any = None) -> Value:
         """A constant tensor; equal ones are stored once."""
@@ -174,15 +174,15 @@ class Builder:
     def arithmetic(self, op_type: str, *operands: Any) -> Any:
         """Arithmetic on sizes."""
         values = [self.constant([x], fl.int64) if isinstance(x, int) else x for x in operands]
-        made = self.op(op_type, *values, dtype=fl.int64, shape=(1,))
-        made.is_size = True
-        return made
+        result = self.op(op_type, *values, dtype=fl.int64, shape=(1,))
+        result.is_size = True
+        return result
 
     def numel(self, x: Value) -> Any:
         if all(isinstance(size, int) for size in x.shape):
             return math.prod(x.shape)
-        made = self.op("Size", x, dtype=fl.int64, shape=())
-        return made
+        count = self.op("Size", x, dtype=fl.int64, shape=())
+        return count
 
     def result_sizes(self, result: Any = None) -> list[Any]:
         """The sizes of the operator's result, in terms of the inputs' where they vary."""

@@ -39,14 +39,14 @@ def _recorder(builder: Builder) -> Any:
 
         def eval(self, schema: Any, inputs: Any, attributes: Any) -> Any:
             count = max(len(schema.outputs), 1)
-            given = [None if x is None else x if isinstance(x, Value) else builder.constant(x) for x in inputs]
+            values = [None if x is None else x if isinstance(x, Value) else builder.constant(x) for x in inputs]
             named = {key: _plain(value) for key, value in attributes.items()}
             domain = schema.domain or ""
             if domain and domain != "ai.onnx":
                 builder.model.domains.setdefault(domain, schema.since_version)
             required = [o for o in schema.outputs if o.option.name != "Optional"] if schema.outputs else []
             return builder.op(
-                schema.name, *given, outputs=max(len(required), 1) if count > 1 else 1, domain=domain, **named
+                schema.name, *values, outputs=max(len(required), 1) if count > 1 else 1, domain=domain, **named
             )
 
         def eval_op(self, op: Any, args: Any, kwargs: Any) -> Any:

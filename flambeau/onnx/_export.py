@@ -87,25 +87,25 @@ def export(
     with _exporting(), mode:
         program, names = _captured(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names)
         captured = time.perf_counter()
-        made = ONNXProgram(translated(program, opset, custom_translation_table), program)
-    _rename(made, input_names, output_names)
-    made.rename_axes(names)
-    made._model.domains.update(custom_opsets or {})
+        onnx_program = ONNXProgram(translated(program, opset, custom_translation_table), program)
+    _rename(onnx_program, input_names, output_names)
+    onnx_program.rename_axes(names)
+    onnx_program._model.domains.update(custom_opsets or {})
     seconds = (captured - began, time.perf_counter() - captured)
     if verbose:
-        print(made)
+        print(onnx_program)
     if dump_exported_program:
         fl.export.save(program, os.path.join(os.fspath(artifacts_dir), "onnx_export.pt2"))
-    verified = _verified(made, program, args, kwargs) if verify else None
+    verified = _verified(onnx_program, program, args, kwargs) if verify else None
     if report or profile:
-        _write_report(made, program, os.fspath(artifacts_dir), seconds, verified)
+        _write_report(onnx_program, program, os.fspath(artifacts_dir), seconds, verified)
     if f is not None:
-        size = sum(t.numel() * t.element_size() for _, t in made._model.graph.initializers.values())
-        made.save(
+        size = sum(t.numel() * t.element_size() for _, t in onnx_program._model.graph.initializers.values())
+        onnx_program.save(
             f, include_initializers=export_params, keep_initializers_as_inputs=keep_initializers_as_inputs,
             external_data=bool(dynamo and external_data and size > 2**20) or None,
         )  # fmt: skip
-    return made if dynamo else None
+    return onnx_program if dynamo else None
 
 
 def _arguments(model: Any, args: Any, kwargs: dict[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -233,10 +233,10 @@ def _without_text(shapes: Any, value: Any, places: dict[tuple[int, int], str]) -
     return shapes
 
 
-def _rename(made: ONNXProgram, input_names: Sequence[str] | None, output_names: Sequence[str] | None) -> None:
-    graph = made._model.graph
+def _rename(onnx_program: ONNXProgram, input_names: Sequence[str] | None, output_names: Sequence[str] | None) -> None:
+    graph = onnx_program._model.graph
     for values, names in ((graph.inputs, input_names or ()), (graph.outputs, output_names or ())):
-        taken = {value.name: value for value in made._values()}
+        taken = {value.name: value for value in onnx_program._values()}
         for value, name in zip(values, names):
             other = taken.get(name)
             if other is not None and other is not value:
@@ -247,13 +247,13 @@ def _rename(made: ONNXProgram, input_names: Sequence[str] | None, output_names: 
 # ---------------------------------------------------------------------------------------------- checks and reports
 
 
-def _verified(made: ONNXProgram, program: ExportedProgram, args: Any, kwargs: Any) -> list[str]:
+def _verified(onnx_program: ONNXProgram, program: ExportedProgram, args: Any, kwargs: Any) -> list[str]:
     """Compares the model with the program on the example arguments; what differs."""
     copied = pytree.tree_map_only(fl.Tensor, lambda x: x.detach().clone(), (args, kwargs))
     wanted = [x for x in pytree.tree_leaves(program.module()(*copied[0], **copied[1])) if isinstance(x, fl.Tensor)]
-    found = list(made(*args, **kwargs))
+    results = list(onnx_program(*args, **kwargs))
     problems = []
-    for name, a, b in zip(made.output_names, found, wanted):
+    for name, a, b in zip(onnx_program.output_names, results, wanted):
         b = b.detach()
         if tuple(a.shape) != tuple(b.shape) or a.dtype != b.dtype:
             problems.append(f"{name}: {a.dtype}{tuple(a.shape)} for {b.dtype}{tuple(b.shape)}")
@@ -269,18 +269,22 @@ def _verified(made: ONNXProgram, program: ExportedProgram, args: Any, kwargs: An
 
 
 def _write_report(
-    made: ONNXProgram, program: ExportedProgram, folder: str, seconds: tuple[float, float], verified: list[str] | None
+    onnx_program: ONNXProgram,
+    program: ExportedProgram,
+    folder: str,
+    seconds: tuple[float, float],
+    verified: list[str] | None,
 ) -> None:
     """A page about the export, in Markdown."""
     counts: dict[str, int] = {}
-    for node in made._model.graph.nodes:
+    for node in onnx_program._model.graph.nodes:
         counts[node.op_type] = counts.get(node.op_type, 0) + 1
     checked = "not compared" if verified is None else "equal" if not verified else "; ".join(verified)
     rows = "\n".join(f"| {name} | {count} |" for name, count in sorted(counts.items()))
     text = (
         f"# PyTorch ONNX Conversion Report\n\n- Capture: {seconds[0]:.3f} s\n- Translation: {seconds[1]:.3f} s\n"
-        f"- Opset: {made._model.opset}\n- Verification with onnxruntime: {checked}\n\n| operator | nodes |\n|---|---|\n{rows}\n\n"
-        f"## Exported program\n\n```python\n{program}\n```\n\n## ONNX model\n\n```\n{made}\n```\n"
+        f"- Opset: {onnx_program._model.opset}\n- Verification with onnxruntime: {checked}\n\n| operator | nodes |\n|---|---|\n{rows}\n\n"
+        f"## Exported program\n\n```python\n{program}\n```\n\n## ONNX model\n\n```\n{onnx_program}\n```\n"
     )
     name = time.strftime("onnx_export_%Y-%m-%d_%H-%M-%S_success.md")
     with open(os.path.join(folder, name), "w") as file:

@@ -80,14 +80,14 @@ def registered_symbolics() -> dict[str, Callable[..., Any]]:
     from flambeau import _C
     from flambeau._ops import resolve
 
-    found = {}
+    symbolics = {}
     for name, function in _SYMBOLICS.items():
         full = resolve(name)
-        found[full] = function
-        found.update(
+        symbolics[full] = function
+        symbolics.update(
             {n.partition("(")[0]: function for n in _C._list_operators() if n.startswith((f"{name}(", f"{name}."))}
         )
-    return found
+    return symbolics
 
 
 @contextlib.contextmanager

@@ -116,17 +116,17 @@ class ONNXProgram:
         """The model with initializers left out, or among the inputs."""
         if include_initializers and not as_inputs:
             return self._model
-        made = copy.copy(self._model)
-        made.graph = copy.copy(self._model.graph)
+        model = copy.copy(self._model)
+        model.graph = copy.copy(self._model.graph)
         if as_inputs:
-            made.graph.inputs = [*made.graph.inputs, *(value for value, _ in made.graph.initializers.values())]
+            model.graph.inputs = [*model.graph.inputs, *(value for value, _ in model.graph.initializers.values())]
         if not include_initializers:
-            kept = {name: held for name, held in made.graph.initializers.items() if name.startswith("const_")}
-            weights = [held[0] for name, held in made.graph.initializers.items() if name not in kept]
-            made.graph.initializers = kept
-            known = {value.name for value in made.graph.inputs}
-            made.graph.inputs = [*made.graph.inputs, *(value for value in weights if value.name not in known)]
-        return made
+            constants = {name: held for name, held in model.graph.initializers.items() if name.startswith("const_")}
+            weights = [held[0] for name, held in model.graph.initializers.items() if name not in constants]
+            model.graph.initializers = constants
+            known = {value.name for value in model.graph.inputs}
+            model.graph.inputs = [*model.graph.inputs, *(value for value in weights if value.name not in known)]
+        return model
 
     # ------------------------------------------------------------------------------------------ running
 

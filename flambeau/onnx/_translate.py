@@ -79,16 +79,16 @@ def _symbolic_operators() -> dict[str, Callable[..., Any]]:
 
 def _by_full_name(table: Table) -> dict[str, Callable[..., Any]]:
     """The user's translations by the names of operators."""
-    found: dict[str, Callable[..., Any]] = {}
+    translations: dict[str, Callable[..., Any]] = {}
     for target, function in table.items():
         overloads = [target] if isinstance(target, OpOverload) else None
         if overloads is None and hasattr(target, "overloads"):
             overloads = [getattr(target, name) for name in target.overloads()]
         for overload in overloads or []:
-            found[overload._full_name] = function[0] if isinstance(function, (list, tuple)) else function
+            translations[overload._full_name] = function[0] if isinstance(function, (list, tuple)) else function
         if not overloads:
             raise TypeError(f"[onnx.export] expected operators as keys of custom_translation_table, got {target!r}")
-    return found
+    return translations
 
 
 class Walk:
@@ -165,10 +165,10 @@ class Walk:
         if node.meta.get("stack_trace"):
             builder.metadata["pkg.torch.onnx.stack_trace"] = str(node.meta["stack_trace"])
         if target is operator.getitem:
-            made = args[0][args[1]]
-            if isinstance(made, Value):
-                self._named(builder, made, node)
-            return made
+            item = args[0][args[1]]
+            if isinstance(item, Value):
+                self._named(builder, item, node)
+            return item
         if target is _C._set_grad_enabled or target in AUTOCAST_SWITCHES:
             return None
         if getattr(target, "is_higher_order", False):
@@ -185,24 +185,24 @@ class Walk:
             if name in self.custom:
                 from flambeau.onnx._custom import call_custom
 
-                made = call_custom(builder, self.custom[name], args, kwargs)
+                results = call_custom(builder, self.custom[name], args, kwargs)
             else:
                 rule = onnx_rules.find(name)
                 if rule is None:
                     raise NotTranslated("")
-                made = _applied(rule, builder, bind_values(node.target, args, kwargs))
+                results = _applied(rule, builder, bind_values(node.target, args, kwargs))
         except NotTranslated as why:
             shown = str(node.target)
             location = node.meta.get("stack_trace")
             raise UnsupportedOperatorError(shown, self.model.opset, location, str(why)) from None
-        if isinstance(made, (list, tuple)):
-            for value, fake in zip(made, node.meta.get("val") or ()):
+        if isinstance(results, (list, tuple)):
+            for value, fake in zip(results, node.meta.get("val") or ()):
                 if isinstance(value, Value) and isinstance(fake, fl.Tensor):
                     self._described(value, fake)
-            return made
-        if isinstance(made, Value) and len(builder.graph.nodes) > first:
-            self._named(builder, made, node)
-        return made
+            return results
+        if isinstance(results, Value) and len(builder.graph.nodes) > first:
+            self._named(builder, results, node)
+        return results
 
     def _named(self, builder: Builder, value: Value, node: fx.Node) -> None:
         """Gives a result the name of its node, unless it is something that has one."""
@@ -277,21 +277,21 @@ class Walk:
             graphs = {"then_branch": first, "else_branch": second}
             attributes = {key: self._branch(builder, key, graph, operands) for key, graph in graphs.items()}
             condition = builder.op("Reshape", pred, builder.constant([], fl.int64)) if pred.shape != () else pred
-            made = builder.op("If", builder.cast(condition, fl.bool), outputs=len(fakes), **attributes)
+            results = builder.op("If", builder.cast(condition, fl.bool), outputs=len(fakes), **attributes)
         elif name == "while_loop":
-            made = self._loop(builder, *args)
+            results = self._loop(builder, *args)
         elif name == "map_impl":
-            made = self._scan(builder, args[0], [], args[1], args[2], len(fakes))
+            results = self._scan(builder, args[0], [], args[1], args[2], len(fakes))
         elif name == "scan":
-            made = self._scan(builder, args[0], args[1], args[2], args[3], len(fakes))
+            results = self._scan(builder, args[0], args[1], args[2], args[3], len(fakes))
         elif name == "wrap_with_set_grad_enabled":
             return tuple(self._inlined(builder, args[1], args[2:]))
         else:
             raise UnsupportedOperatorError(f"higher_order.{name}", self.model.opset, node.meta.get("stack_trace"))
-        made = made if isinstance(made, tuple) else (made,)
-        for value, fake in zip(made, fakes):
+        results = results if isinstance(results, tuple) else (results,)
+        for value, fake in zip(results, fakes):
             self._described(value, fake)
-        return made
+        return results
 
     def _inlined(self, builder: Builder, module: Any, operands: Any) -> list[Any]:
         nodes = [n for n in module.graph.nodes if n.op == "placeholder"]
@@ -371,9 +371,9 @@ def _sizes(builder: Builder, node: fx.Node, target: Any, args: Any) -> Any:
     if target is operator.neg:
         return builder.arithmetic("Neg", *args)
     if getattr(target, "namespace", "") == "aten":
-        made = _answered(builder, target, args)
-        if made is not None:
-            return made
+        sizes = _answered(builder, target, args)
+        if sizes is not None:
+            return sizes
     name = getattr(target, "__name__", str(target))
     raise UnsupportedOperatorError(name, builder.opset, node.meta.get("stack_trace"), "arithmetic on sizes")
 
@@ -393,12 +393,12 @@ def _answered(builder: Builder, target: Any, args: Any) -> Any:
 def _remove_unused(graph: Graph) -> None:
     """Drops nodes and constants that no output needs."""
     needed = {id(value) for value in graph.outputs}
-    kept = []
+    used_nodes = []
     for node in reversed(graph.nodes):
         if any(id(value) in needed for value in node.outputs):
-            kept.append(node)
+            used_nodes.append(node)
             needed.update(id(value) for value in _read(node))
-    graph.nodes[:] = reversed(kept)
+    graph.nodes[:] = reversed(used_nodes)
     graph.initializers = {name: held for name, held in graph.initializers.items() if id(held[0]) in needed}
 
 

@@ -122,8 +122,8 @@ def _node(g: Any, inputs: Any, op_type: str, attributes: str, version: int | Non
     domain, _, name = op_type.rpartition("::")
     if domain:
         g.model.domains.setdefault(domain, 1 if version is None else version)
-    made = g.op(name, *inputs, outputs=outputs, domain=domain, **json.loads(attributes))
-    return list(made) if outputs > 1 else made
+    results = g.op(name, *inputs, outputs=outputs, domain=domain, **json.loads(attributes))
+    return list(results) if outputs > 1 else results
 
 
 # ---------------------------------------------------------------------------------------------- operators of opset 23

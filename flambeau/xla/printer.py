@@ -77,8 +77,8 @@ def _definitions() -> dict[str, Callable[..., Any]]:
     from flambeau.ops import tags
     from flambeau.ops.rules import definition
 
-    kept = set(_CALLS) | tags.operators("only_draws", "data_dependent", "pointwise", "reduction")
-    return {name: f for name, f in definition.all().items() if name not in kept}
+    claimed = set(_CALLS) | tags.operators("only_draws", "data_dependent", "pointwise", "reduction")
+    return {name: f for name, f in definition.all().items() if name not in claimed}
 
 
 def _traced(function: Any, inputs: list[Any]) -> Trace:
@@ -424,10 +424,10 @@ class _Printer:
             known = memo.get(id(at))
             if known is None:
                 known = memo[id(at)] = self._node(at, visit, leaves, size, dtype)
-                kept.append(at)
+                distinct.append(at)
             return known
 
-        kept: list[Expr] = []  # identities stay their own
+        distinct: list[Expr] = []  # identities stay their own
         return visit(node)
 
     def _node(self, at: Expr, visit: Any, leaves: dict[str, Named], size: Any, dtype: Any) -> Named:

@@ -90,10 +90,10 @@ def exported_program_to_stablehlo(exported: Any, options: StableHLOExportOptions
     inputs = [*arguments, *keywords.values()]
 
     def run(*values: Any) -> list[Any]:
-        given = values[len(names) :]
-        named = dict(zip(keywords, given[len(arguments) :]))
+        inputs = values[len(names) :]
+        named = dict(zip(keywords, inputs[len(arguments) :]))
         own = dict(zip(names, values))
-        results = fl.func.functional_call(module, own, tuple(given[: len(arguments)]), named)
+        results = fl.func.functional_call(module, own, tuple(inputs[: len(arguments)]), named)
         return list(results) if isinstance(results, (list, tuple)) else [results]
 
     return StableHLOGraphModule(print_function(run, [*weights, *inputs]), weights, names)

@@ -60,8 +60,8 @@ class _PartialWrapper(functools.partial):
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        made = {name: function() for name, function in self.callable_args.items() if name not in kwargs}
-        return super().__call__(*args, **made, **kwargs)
+        extra = {name: function() for name, function in self.callable_args.items() if name not in kwargs}
+        return super().__call__(*args, **extra, **kwargs)
 
     def with_args(self, **kwargs: Any) -> _PartialWrapper:
         return _PartialWrapper(self, **kwargs)

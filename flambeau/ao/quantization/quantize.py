@@ -276,8 +276,8 @@ def quantize_dynamic(
     else:
         if dtype not in _DYNAMIC_BY_DTYPE:
             raise RuntimeError(f"[quantize_dynamic] expected dtype torch.qint8 or torch.float16, got {dtype}")
-        given = qconfig_spec if isinstance(qconfig_spec, dict) else dict.fromkeys(qconfig_spec)
-        qconfig_spec = {key: config or _DYNAMIC_BY_DTYPE[dtype] for key, config in given.items()}
+        qconfigs = qconfig_spec if isinstance(qconfig_spec, dict) else dict.fromkeys(qconfig_spec)
+        qconfig_spec = {key: config or _DYNAMIC_BY_DTYPE[dtype] for key, config in qconfigs.items()}
     mapping = {**mappings.get_default_dynamic_quant_module_mappings(), **(mapping or {})}
     model = model if inplace else copy.deepcopy(model)
     model.eval()

@@ -46,7 +46,7 @@ def _custom(value: Any, kind: Any) -> Any:
 
 def _traced(model: Module, custom: Any) -> GraphModule:
     if isinstance(model, GraphModule):
-        made = model
+        traced = model
     else:
         names = getattr(custom, "non_traceable_module_names", [])
         classes = [
@@ -54,10 +54,10 @@ def _traced(model: Module, custom: Any) -> GraphModule:
             *getattr(custom, "float_to_observed_mapping", {}),
         ]
         tracer = QuantizationTracer(names, classes)
-        made = GraphModule(model, tracer.trace(model))
+        traced = GraphModule(model, tracer.trace(model))
     for name in custom.preserved_attributes:
-        setattr(made, name, getattr(model, name))
-    return made
+        setattr(traced, name, getattr(model, name))
+    return traced
 
 
 def fuse_fx(model: Module, fuse_custom_config: Any = None, backend_config: BackendConfig | None = None) -> GraphModule:
@@ -78,21 +78,21 @@ def _prepare(
     backend = backend or get_native_backend_config()
     graph_module = _traced(copy.deepcopy(model), custom)
     fuse(graph_module, is_qat, backend)
-    found = annotate.configurations(graph_module, mapping)
+    qconfigs = annotate.configurations(graph_module, mapping)
     if is_qat:
-        _swap_qat(graph_module, found, backend)
-    _observe_custom(graph_module, found, custom)
-    annotate.annotate(graph_module, found, backend)
+        _swap_qat(graph_module, qconfigs, backend)
+    _observe_custom(graph_module, qconfigs, custom)
+    annotate.annotate(graph_module, qconfigs, backend)
     _ends(graph_module, custom)
     insert_observers(graph_module)
     graph_module.meta["quantization"] = {"backend": backend, "custom": custom}
     return graph_module
 
 
-def _swap_qat(model: GraphModule, found: Any, backend: BackendConfig) -> None:
+def _swap_qat(model: GraphModule, qconfigs: Any, backend: BackendConfig) -> None:
     """Layers that round their weights, in place of float ones."""
     modules = dict(model.named_modules(remove_duplicate=False))
-    for node, config in found.items():
+    for node, config in qconfigs.items():
         if node.op != "call_module" or config is None:
             continue
         module = modules[str(node.target)]
@@ -107,10 +107,10 @@ def _swap_qat(model: GraphModule, found: Any, backend: BackendConfig) -> None:
         modules[str(node.target)] = trained
 
 
-def _observe_custom(model: GraphModule, found: Any, custom: Any) -> None:
+def _observe_custom(model: GraphModule, qconfigs: Any, custom: Any) -> None:
     """Classes of users that bring a form with observers inside."""
     table = custom.float_to_observed_mapping
-    for node, config in found.items():
+    for node, config in qconfigs.items():
         module = model.get_submodule(str(node.target)) if node.op == "call_module" and table else None
         if module is not None and type(module) in table and config is not None:
             module.qconfig = config

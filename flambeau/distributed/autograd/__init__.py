@@ -162,7 +162,7 @@ def unpack(content: Any, sender: int) -> tuple[Any, Callable[[Any], Any] | None]
 
 def _leaves(outputs: list[Any]) -> list[Any]:
     """Leaf tensors that outputs depend on."""
-    found: dict[int, Any] = {id(one): one for one in outputs if one.grad_fn is None}
+    leaves: dict[int, Any] = {id(one): one for one in outputs if one.grad_fn is None}
     seen, pending = set(), [one.grad_fn for one in outputs if one.grad_fn is not None]
     while pending:
         node = pending.pop()
@@ -171,9 +171,9 @@ def _leaves(outputs: list[Any]) -> list[Any]:
         seen.add(node)
         variable = getattr(node, "variable", None)
         if variable is not None:
-            found[id(variable)] = variable
+            leaves[id(variable)] = variable
         pending += [following for following, _ in node.next_functions if following is not None]
-    return list(found.values())
+    return list(leaves.values())
 
 
 def _propagate(own: _Context, outputs: list[Any], gradients: list[Any]) -> None:

@@ -78,7 +78,7 @@ class FileSystemWriter(StorageWriter):
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """Gives each process the name of its file, with a number that no earlier save in the folder used."""
-        numbers = [int(found[1]) for name in os.listdir(self.path) if (found := re.match(r"__\d+_(\d+)\.distcp", name))]
+        numbers = [int(match[1]) for name in os.listdir(self.path) if (match := re.match(r"__\d+_(\d+)\.distcp", name))]
         number = max(numbers, default=-1) + 1
         return [dataclasses.replace(plan, storage_data=f"__{rank}_{number}.distcp") for rank, plan in enumerate(plans)]
 

@@ -55,10 +55,10 @@ def _plain_name(name: str) -> str:
 def _names(model: nn.Module) -> dict[Any, str]:
     """The full name of each parameter."""
     named = _unwrapped(model).named_parameters(remove_duplicate=False)
-    found: dict[Any, str] = {}
+    names: dict[Any, str] = {}
     for name, parameter in named:
-        found.setdefault(parameter, _plain_name(name))
-    return found
+        names.setdefault(parameter, _plain_name(name))
+    return names
 
 
 def _parts(model: nn.Module) -> dict[str, Any]:
@@ -144,11 +144,11 @@ def set_model_state_dict(
     own = {_plain_name(name): name for name in values}
     if options.broadcast_from_rank0:
         model_state_dict = {name: model_state_dict.get(name) for name in own}
-    given = {
+    plain = {
         own.get(name, name): _placed(value, values.get(own.get(name, name)), options)
         for name, value in model_state_dict.items()
     }
-    return model.load_state_dict(given, strict=options.strict)
+    return model.load_state_dict(plain, strict=options.strict)
 
 
 def _filled(optimizer: Optimizer) -> None:
@@ -224,10 +224,10 @@ def set_optimizer_state_dict(
     for optimizer in _listed(optimizers):
         _filled(optimizer)
         order = [[names[p] for p in group["params"]] for group in optimizer.param_groups]
-        given = optim_state_dict if "param_groups" in optim_state_dict else _unflattened(optim_state_dict, order)
-        by_first = {name: group for group in given["param_groups"] for name in group["params"]}
+        nested = optim_state_dict if "param_groups" in optim_state_dict else _unflattened(optim_state_dict, order)
+        by_first = {name: group for group in nested["param_groups"] for name in group["params"]}
         flat = [name for group in order for name in group]
-        state = {index: dict(given["state"][name]) for index, name in enumerate(flat) if name in given["state"]}
+        state = {index: dict(nested["state"][name]) for index, name in enumerate(flat) if name in nested["state"]}
         groups, start = [], 0
         for own, saved_names in zip(optimizer.param_groups, order):
             saved = by_first.get(saved_names[0], own) if saved_names else own

@@ -77,9 +77,9 @@ def shard_full_optim_state_dict(
 ) -> dict[str, Any]:
     """A whole state, as the optimizer's `load_state_dict` takes it, divided as the parameters are."""
     if optim is None:
-        given = list(model.parameters()) if optim_input is None else list(optim_input)
-        grouped = bool(given) and isinstance(given[0], dict)
-        optim = _Numbering(given if grouped else [{"params": given}])
+        parameters = list(model.parameters()) if optim_input is None else list(optim_input)
+        grouped = bool(parameters) and isinstance(parameters[0], dict)
+        optim = _Numbering(parameters if grouped else [{"params": parameters}])
     return optim_state_dict_to_load(model, optim, full_optim_state_dict)
 
 

@@ -41,8 +41,8 @@ class ShardedGradScaler(GradScaler):
             {"params": [SimpleNamespace(grad=_local(parameter.grad)) for parameter in group["params"]]}
             for group in optimizer.param_groups
         ]
-        found = super()._unscale_grads_(SimpleNamespace(param_groups=groups), inv_scale, found_inf, allow_fp16)
-        found = found or {found_inf.device: found_inf}  # a process without gradients takes part, too
-        for flag in found.values():
+        by_device = super()._unscale_grads_(SimpleNamespace(param_groups=groups), inv_scale, found_inf, allow_fp16)
+        by_device = by_device or {found_inf.device: found_inf}  # a process without gradients takes part, too
+        for flag in by_device.values():
             _collectives.all_reduce(flag, ReduceOp.MAX, self.process_group)
-        return found
+        return by_device

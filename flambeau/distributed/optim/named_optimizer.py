@@ -57,8 +57,8 @@ class _NamedOptimizer(Optimizer):
         if self.module is None:
             raise ValueError("[_NamedOptimizer] Cannot add param groups with no module")
         names = {parameter: name for name, parameter in self.module.named_parameters()}
-        given = param_group["params"]
-        for parameter in [given] if isinstance(given, flambeau.Tensor) else list(given):
+        parameters = param_group["params"]
+        for parameter in [parameters] if isinstance(parameters, flambeau.Tensor) else list(parameters):
             self._names[parameter] = names[parameter]
         self._optimizer.add_param_group(dict(param_group))
         self.param_groups = self._optimizer.param_groups

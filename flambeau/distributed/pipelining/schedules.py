@@ -55,10 +55,10 @@ class _Schedule:
             args, kwargs, self._n_microbatches, self._args_spec, self._kwargs_spec
         )
         targets = list(flambeau.tensor_split(target, self._n_microbatches)) if target is not None else None
-        outputs, found = self._run(chunks, named, targets, self._has_backward)
+        outputs, microbatch_losses = self._run(chunks, named, targets, self._has_backward)
         if losses is not None:
             losses.clear()
-            losses.extend(found[i] for i in sorted(found))
+            losses.extend(microbatch_losses[i] for i in sorted(microbatch_losses))
         if self._has_backward and self.scale_grads:
             for stage in self._stages.values():
                 stage.scale_grads(self._n_microbatches)
@@ -235,7 +235,7 @@ _CLASSES: dict[str, type[_Schedule]] = {
 
 
 def get_schedule_class(schedule_name: str) -> type[_Schedule]:
-    found = _CLASSES.get(schedule_name.lower())
-    if found is None:
+    schedule_class = _CLASSES.get(schedule_name.lower())
+    if schedule_class is None:
         raise ValueError(f"[pipelining] expected one of the schedules {sorted(_CLASSES)}, got {schedule_name!r}")
-    return found
+    return schedule_class

@@ -38,9 +38,9 @@ def entry(identity: Identity) -> _Entry:
 
 def _change(identity: Identity, by: int) -> None:
     with _lock:
-        found = _owned.setdefault(identity, _Entry())
-        found.references += by
-        if found.references <= 0 and found.future.done():
+        entry = _owned.setdefault(identity, _Entry())
+        entry.references += by
+        if entry.references <= 0 and entry.future.done():
             del _owned[identity]
 
 
@@ -124,8 +124,8 @@ class RRef:
     def _get_type(self, timeout: float = -1.0, blocking: bool = True) -> Any:
         from flambeau.distributed.rpc.api import rpc_async
 
-        found = rpc_async(self._owner, _type_of, args=(self,), timeout=timeout)
-        return found.wait() if blocking else found
+        future = rpc_async(self._owner, _type_of, args=(self,), timeout=timeout)
+        return future.wait() if blocking else future
 
     def rpc_sync(self, timeout: float = -1.0) -> Any:
         from flambeau.distributed.rpc.api import rpc_sync

@@ -31,29 +31,29 @@ def _bytes(value: Any) -> int:
 
 def _blocks(module: Any, name: str = "") -> list[tuple[str, Any]]:
     """Modules that compute as a unit: entries of lists and sequences, and what lies beside these."""
-    found: list[tuple[str, Any]] = []
+    blocks: list[tuple[str, Any]] = []
     for child_name, child in module.named_children():
         full = f"{name}.{child_name}" if name else child_name
         lists = isinstance(child, (flambeau.nn.ModuleList, flambeau.nn.Sequential, flambeau.nn.ModuleDict))
         holds_list = any(isinstance(one, flambeau.nn.ModuleList) for one in child.modules())
         if lists or holds_list:
-            found += _blocks(child, full)
+            blocks += _blocks(child, full)
         else:
-            found.append((full, child))
-    return found
+            blocks.append((full, child))
+    return blocks
 
 
 def profile(model: Any, inputs: tuple[Any, ...]) -> list[Layer]:
     """The blocks of a model in the order in which forward runs them. Model and inputs may be on meta, which costs nothing."""
     blocks = _blocks(model) or [("", model)]
-    kept: dict[str, int] = {name: 0 for name, _ in blocks}
+    saved_bytes: dict[str, int] = {name: 0 for name, _ in blocks}
     outputs: dict[str, int] = {}
     handles = []
 
     def watch(name: str, leaf: Any, is_block: bool) -> None:
         def after(_: Any, __: Any, output: Any) -> None:
             if not list(leaf.children()):
-                kept[name] += _bytes(output)
+                saved_bytes[name] += _bytes(output)
             if is_block:
                 outputs[name] = _bytes(output)
 
@@ -78,5 +78,5 @@ def profile(model: Any, inputs: tuple[Any, ...]) -> list[Layer]:
         own = [p for p in block.parameters() if id(p) not in seen]
         seen.update(id(p) for p in own)
         key = f"{root}.{name}" if name else root
-        layers.append(Layer(name, counts.get(key, 0.0), _bytes(own), kept[name], outputs.get(name, 0)))
+        layers.append(Layer(name, counts.get(key, 0.0), _bytes(own), saved_bytes[name], outputs.get(name, 0)))
     return layers

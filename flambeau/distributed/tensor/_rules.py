@@ -25,12 +25,12 @@ def _rule_of(name: str) -> sharding.Rule | None:
         return own
     if name.startswith("_grad_"):  # derived from a pointwise record
         return sharding.pointwise
-    found = record.find(name) or record.find(functional or name)
-    if found is None:
+    op_record = record.find(name) or record.find(functional or name)
+    if op_record is None:
         return None
-    if found.kind == "pointwise" or "elementwise" in found.tags:
+    if op_record.kind == "pointwise" or "elementwise" in op_record.tags:
         return sharding.pointwise
-    return sharding.reduction if found.kind == "reduction" else None
+    return sharding.reduction if op_record.kind == "reduction" else None
 
 
 def _by_registered(rule: Callable[..., Any], args: list[Any], call: Call) -> Decision | None:

@@ -52,14 +52,14 @@ class DTensorSpec:
 def normalize_placements(placements: Any, mesh: DeviceMesh, ndim: int) -> tuple[Placement, ...]:
     from flambeau.distributed.tensor.placement_types import Replicate
 
-    given = [Replicate() for _ in range(mesh.ndim)] if placements is None else list(placements)
-    if len(given) != mesh.ndim:
+    normalized = [Replicate() for _ in range(mesh.ndim)] if placements is None else list(placements)
+    if len(normalized) != mesh.ndim:
         raise ValueError(
-            f"[DTensor] `placements` must have the same length as `device_mesh.ndim`! Found placements length: {len(given)}, "
+            f"[DTensor] `placements` must have the same length as `device_mesh.ndim`! Found placements length: {len(normalized)}, "
             f"and device_mesh.ndim: {mesh.ndim}."
         )
     normal: list[Placement] = []
-    for placement in given:
+    for placement in normalized:
         if isinstance(placement, Shard) and placement.dim < 0:
             placement = type(placement)(placement.dim + ndim)
         if isinstance(placement, Shard) and placement.dim >= max(ndim, 1):

@@ -127,12 +127,12 @@ class Contents:
         if path not in self.reader:
             return {}
         storages: dict[str, Any] = {}
-        made = {}
+        tensors = {}
         for name, entry in self._json(path)["config"].items():
             if entry.get("use_pickle"):
                 raise SerializeError(f"[export.load] expected tensors without pickled classes, got one for {name}")
-            made[name] = self._tensor(f"data/{kind}/{entry['path_name']}", entry, storages)
-        return made
+            tensors[name] = self._tensor(f"data/{kind}/{entry['path_name']}", entry, storages)
+        return tensors
 
     def _tensor(self, record: str, entry: Any, storages: dict[str, Any]) -> Any:
         meta = entry["tensor_meta"]

@@ -160,9 +160,9 @@ class GraphReader:
         sizes = tuple(self._size(size) for size in meta["sizes"])
         strides = tuple(self._size(size) for size in meta["strides"])
         dtype = looked_up(schema.DTYPE_OF, meta["dtype"], "dtype")
-        made = self.mode.fake_like(sizes, dtype, _device(meta["device"]), bool(meta["requires_grad"]))
-        made.geometry = Geometry(sizes, strides, self._size(meta["storage_offset"]))
-        return made
+        fake = self.mode.fake_like(sizes, dtype, _device(meta["device"]), bool(meta["requires_grad"]))
+        fake.geometry = Geometry(sizes, strides, self._size(meta["storage_offset"]))
+        return fake
 
     def _size(self, size: Json) -> Any:
         if "as_int" in size:
@@ -226,7 +226,8 @@ class GraphReader:
     def _target(self, entry: Json) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         text = entry["target"]
         values = [
-            (given["name"], self._value(given["arg"]), given.get("kind", POSITIONAL)) for given in entry["inputs"]
+            (argument["name"], self._value(argument["arg"]), argument.get("kind", POSITIONAL))
+            for argument in entry["inputs"]
         ]
         if text in _ARITHMETIC:
             return _ARITHMETIC[text], tuple(value for _, value, _ in values), {}
@@ -394,8 +395,8 @@ def _read_named_tuples(fields: Json) -> None:
         try:
             pytree._namedtuple_class(name)
         except ValueError:
-            made = collections.namedtuple(name.rpartition(".")[2], held["field_names"])  # type: ignore[misc]
-            pytree._register_namedtuple(made, serialized_type_name=name)
+            cls = collections.namedtuple(name.rpartition(".")[2], held["field_names"])  # type: ignore[misc]
+            pytree._register_namedtuple(cls, serialized_type_name=name)
 
 
 __all__ = ["read_program", "Expr"]

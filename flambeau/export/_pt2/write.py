@@ -451,11 +451,11 @@ def _module_call(entry: Any) -> Json:
 
 def _named_tuples(program: ExportedProgram) -> Json:
     """The fields of named tuples among arguments and results."""
-    found: dict[str, Json] = {}
+    fields: dict[str, Json] = {}
 
     def walk(spec: Any) -> None:
         if spec.type is not None and hasattr(spec.context, "_fields"):
-            found[pytree._namedtuple_name(spec.context)] = {"field_names": list(spec.context._fields)}
+            fields[pytree._namedtuple_name(spec.context)] = {"field_names": list(spec.context._fields)}
         for child in spec.children():
             walk(child)
 
@@ -463,7 +463,7 @@ def _named_tuples(program: ExportedProgram) -> Json:
         if entry.signature is not None:
             walk(entry.signature.in_spec)
             walk(entry.signature.out_spec)
-    return found
+    return fields
 
 
 def _guards(program: ExportedProgram) -> list[str]:

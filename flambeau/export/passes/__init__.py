@@ -23,20 +23,22 @@ def move_to_device_pass(ep: ExportedProgram, location: Any) -> ExportedProgram:
         if not isinstance(value, fl.Tensor):
             return value
         with fl.no_grad():
-            made = value.detach().to(moved(value.device))
-        return fl.nn.Parameter(made, value.requires_grad) if isinstance(value, fl.nn.Parameter) else made
+            moved_tensor = value.detach().to(moved(value.device))
+        return (
+            fl.nn.Parameter(moved_tensor, value.requires_grad) if isinstance(value, fl.nn.Parameter) else moved_tensor
+        )
 
-    made = copy.copy(ep)
-    made.state_dict = {name: tensor(value) for name, value in ep.state_dict.items()}
-    made.constants = {name: tensor(value) for name, value in ep.constants.items()}
+    program = copy.copy(ep)
+    program.state_dict = {name: tensor(value) for name, value in ep.state_dict.items()}
+    program.constants = {name: tensor(value) for name, value in ep.constants.items()}
     if ep.example_inputs is not None:
-        made.example_inputs = fl.utils._pytree.tree_map(tensor, ep.example_inputs)
-    made.graph_module = copy.deepcopy(ep.graph_module)
-    for node in made.graph.nodes:
+        program.example_inputs = fl.utils._pytree.tree_map(tensor, ep.example_inputs)
+    program.graph_module = copy.deepcopy(ep.graph_module)
+    for node in program.graph.nodes:
         node.args = fl.utils._pytree.tree_map(lambda x: moved(x) if isinstance(x, fl.device) else x, node.args)
         node.kwargs = {key: moved(x) if isinstance(x, fl.device) else x for key, x in node.kwargs.items()}
         value = node.meta.get("val")
         if hasattr(value, "fake_device"):
             value.fake_device = moved(value.fake_device)
-    made.graph_module.recompile()
-    return made
+    program.graph_module.recompile()
+    return program

@@ -46,9 +46,9 @@ def _mangle() -> int:
 
 def compile_function(python: Any, extra: Any = None) -> Function:
     """The compiled form of a Python function, one for each."""
-    found = _compiled.get(python)
-    if found is not None:
-        return found
+    compiled = _compiled.get(python)
+    if compiled is not None:
+        return compiled
     from flambeau.jit._frontend.annotations import qualified_name
     from flambeau.jit._frontend.source import read_function
 

@@ -30,12 +30,12 @@ class Condition:
 
 def _common(a: Refinements, b: Refinements) -> Refinements:
     """What holds if one of two conditions holds."""
-    found: Refinements = {}
+    common: Refinements = {}
     for name in a.keys() & b.keys():
         joined = T.unify(a[name], b[name], or_union=True)
         if joined is not None:
-            found[name] = joined
-    return found
+            common[name] = joined
+    return common
 
 
 class Conditions:

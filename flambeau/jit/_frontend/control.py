@@ -60,14 +60,14 @@ def has_exit(
 
 def assigned_names(statements: list[ast.stmt]) -> list[str]:
     """Variables that statements assign, in order."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for statement in statements:
         for node in ast.walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
-                found[node.id] = None
+                names[node.id] = None
             elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                found[node.target.id] = None
-    return list(found)
+                names[node.target.id] = None
+    return list(names)
 
 
 class Control:
@@ -167,10 +167,10 @@ class Control:
             self.env[name] = origins[0]
             return
         if any(left):
-            kept = values[1] if left[0] else values[0]
-            if kept is before or not isinstance(kept, Value):
-                if kept is not None:
-                    self.env[name] = kept
+            surviving = values[1] if left[0] else values[0]
+            if surviving is before or not isinstance(surviving, Value):
+                if surviving is not None:
+                    self.env[name] = surviving
                 return
             values = [None if gone else value for gone, value in zip(left, values)]
         elif name == RESULT:

@@ -134,10 +134,10 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
         if hasattr(self.resolver, "resolve"):
             return self.resolver.resolve(self, name, node)
         try:
-            found = self.resolver.lookup(name)
+            resolved = self.resolver.lookup(name)
         except NameError:
             raise self.error(node, f"undefined value {name}") from None
-        return python_value(self, found, node, name=name)
+        return python_value(self, resolved, node, name=name)
 
     def try_resolve(self, name: str) -> Any:
         try:
@@ -164,9 +164,9 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
     def error(self, node: Any, message: str, original: bool = False) -> RuntimeError:
         place = self.source.range_of(node) if node is not None else None
         text = f"\n{message.rstrip(':')}:\n{place.highlight()}\n" if place is not None else message
-        found = RuntimeError(text)
-        found._located = True
-        return found
+        exception = RuntimeError(text)
+        exception._located = True
+        return exception
 
     def unsupported(self, node: Any, message: str) -> UnsupportedNodeError:
         return UnsupportedNodeError(self.source.range_of(node), message)

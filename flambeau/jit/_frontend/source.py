@@ -66,9 +66,9 @@ class PythonResolver:
         if name in self.globals:
             return self.globals[name]
         if self.extra is not None:
-            found = self.extra(name)
-            if found is not None:
-                return found
+            value = self.extra(name)
+            if value is not None:
+                return value
         if hasattr(builtins, name):
             return getattr(builtins, name)
         raise NameError(name)
@@ -128,12 +128,12 @@ def _parse(function: Any) -> tuple[Source, ast.FunctionDef]:
     except SyntaxError as error:
         place = SourceRange(source, 0, 0, error.lineno or 1, error.offset or 0)
         raise FrontendError(place, f"Expected Python source, got a syntax error: {error.msg}") from error
-    found = next((n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
-    if not isinstance(found, ast.FunctionDef):
+    definition = next((n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+    if not isinstance(definition, ast.FunctionDef):
         what = "lambda" if any(isinstance(n, ast.Lambda) for n in ast.walk(tree)) else "async"
         raise RuntimeError(f"[jit.script] expected a single top-level function, got {what} code\n{text}")
-    _SOURCES[code] = (source, found)
-    return source, found
+    _SOURCES[code] = (source, definition)
+    return source, definition
 
 
 def read_function(
@@ -204,14 +204,14 @@ def _type_comment(node: ast.FunctionDef, source: Source) -> str | None:
     if isinstance(node.body[0], (ast.FunctionDef, ast.ClassDef)) and node.body[0].decorator_list:
         first = node.body[0].decorator_list[0].lineno
     head = lines[node.lineno - 1 : max(first - 1, node.lineno)]
-    found = [line.partition("# type:")[2].strip() for line in head if "# type:" in line]
-    found = [text for text in found if not text.startswith("ignore")]
-    if not found:
+    comments = [line.partition("# type:")[2].strip() for line in head if "# type:" in line]
+    comments = [text for text in comments if not text.startswith("ignore")]
+    if not comments:
         return None
-    if len(found) == 1 and "->" in found[0]:
-        return found[0]
-    whole = next((t for t in found if t.startswith("(") and "->" in t), None)
-    parts = [t for t in found if t is not whole]
+    if len(comments) == 1 and "->" in comments[0]:
+        return comments[0]
+    whole = next((t for t in comments if t.startswith("(") and "->" in t), None)
+    parts = [t for t in comments if t is not whole]
     result = whole.rpartition("->")[2] if whole else "None"
     return f"({', '.join(parts)}) -> {result}" if whole else None
 

@@ -39,8 +39,8 @@ class Subscripts:
         kind = owner.type()
         value = self.as_value(index, node)
         if isinstance(kind, T.ClassType) and "__getitem__" not in kind.methods and self.container_hint is not None:
-            found = self.operator("prim::ModuleContainerIndex", [owner, value], node)
-            return self.graph.insert("prim::unchecked_cast", [found], [self.container_hint])._outputs[0]
+            item = self.operator("prim::ModuleContainerIndex", [owner, value], node)
+            return self.graph.insert("prim::unchecked_cast", [item], [self.container_hint])._outputs[0]
         if isinstance(kind, T.ClassType):
             return self.call_method(owner, ["__getitem__"], [value], {}, node)
         if isinstance(kind, T.TupleType):
@@ -57,10 +57,10 @@ class Subscripts:
         return Several(elements[slice(*bounds)])
 
     def _static(self, node: ast.expr, place: Any) -> int:
-        found = self.static_int(self.expression(node))
-        if found is None:
+        position = self.static_int(self.expression(node))
+        if position is None:
             raise self.error(place, "tuple slices and slices of modules must be compile time constants")
-        return found
+        return position
 
     def _index_tuple(self, owner: Value, kind: T.TupleType, index: ast.expr, node: Any) -> Any:
         if isinstance(index, ast.Slice):

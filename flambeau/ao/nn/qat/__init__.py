@@ -49,12 +49,12 @@ class Linear(nn.Linear):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         layer = mod[0] if isinstance(mod, nn.Sequential) else mod
-        made = cls(layer.in_features, layer.out_features, layer.bias is not None, mod.qconfig)
-        return take_parameters(made, layer)
+        module = cls(layer.in_features, layer.out_features, layer.bias is not None, mod.qconfig)
+        return take_parameters(module, layer)
 
     def to_float(self) -> Any:
-        made = nn.Linear(self.in_features, self.out_features, self.bias is not None)
-        return take_parameters(made, self)
+        module = nn.Linear(self.in_features, self.out_features, self.bias is not None)
+        return take_parameters(module, self)
 
 
 class _ConvNd:
@@ -81,18 +81,18 @@ class _ConvNd:
     @classmethod
     def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         layer = mod[0] if isinstance(mod, nn.Sequential) else mod
-        made = cls(
+        module = cls(
             layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding, layer.dilation,
             layer.groups, layer.bias is not None, layer.padding_mode, mod.qconfig,
         )  # fmt: skip
-        return take_parameters(made, layer)
+        return take_parameters(module, layer)
 
     def to_float(self: Any) -> Any:
-        made = self._FLOAT_MODULE(
+        module = self._FLOAT_MODULE(
             self.in_channels, self.out_channels, self.kernel_size, self.stride, self.padding, self.dilation, self.groups,
             self.bias is not None, self.padding_mode,
         )  # fmt: skip
-        return take_parameters(made, self)
+        return take_parameters(module, self)
 
 
 class Conv1d(_ConvNd, nn.Conv1d):

@@ -128,9 +128,9 @@ class BackendPatternConfig:
 
     def to_dict(self) -> dict[str, Any]:
         fields = {name.lstrip("_"): getattr(self, name) for name in _FIELDS}
-        kept = {name: value for name, value in fields.items() if value not in (None, {})}
+        present = {name: value for name, value in fields.items() if value not in (None, {})}
         pattern = {} if self.pattern is None else {"pattern": self.pattern}
-        return {**pattern, "dtype_configs": [c.to_dict() for c in self.dtype_configs], **kept}
+        return {**pattern, "dtype_configs": [c.to_dict() for c in self.dtype_configs], **present}
 
     @classmethod
     def from_dict(cls, backend_pattern_config_dict: dict[str, Any]) -> BackendPatternConfig:

@@ -36,7 +36,7 @@ def _pattern(kind: Any, observation: ObservationType, *dtypes: DTypeConfig) -> B
 
 
 def _layers() -> list[BackendPatternConfig]:
-    found = []
+    patterns = []
     weighted = (
         nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
         *(getattr(intrinsic, name) for name in intrinsic.__all__ if not name.startswith("BN")),
@@ -47,7 +47,7 @@ def _layers() -> list[BackendPatternConfig]:
         config = _pattern(kind, _OWN, STATIC, DYNAMIC, HALF)
         config.qat_module = DEFAULT_QAT_MODULE_MAPPINGS.get(kind)
         config.root_module = kind
-        found.append(config)
+        patterns.append(config)
     for function in (
         _FUNCTIONS.linear,
         _FUNCTIONS.conv1d,
@@ -59,21 +59,21 @@ def _layers() -> list[BackendPatternConfig]:
     ):
         config = _pattern(function, _OWN, STATIC, DYNAMIC)
         config._input_type_to_index = {"input": 0, "weight": 1, "bias": 2}
-        found.append(config)
+        patterns.append(config)
     others = (
         nn.BatchNorm2d, nn.BatchNorm3d, intrinsic.BNReLU2d, intrinsic.BNReLU3d, nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d,
         nn.InstanceNorm2d, nn.InstanceNorm3d, nn.ELU, nn.Hardswish, nn.LeakyReLU, nn.PReLU, nn.Softmax, nn.Sigmoid, nn.Tanh,
         nn.Hardsigmoid, _FUNCTIONS.layer_norm, _FUNCTIONS.elu, _FUNCTIONS.hardswish, _FUNCTIONS.leaky_relu,
     )  # fmt: skip
-    found += [_pattern(kind, _OWN, PLAIN) for kind in others]
+    patterns += [_pattern(kind, _OWN, PLAIN) for kind in others]
     for kind in DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS:
         if kind not in weighted and kind not in (nn.Embedding, nn.EmbeddingBag):
-            found.append(_pattern(kind, _OWN, DYNAMIC, HALF))
+            patterns.append(_pattern(kind, _OWN, DYNAMIC, HALF))
     for kind in (nn.Embedding, nn.EmbeddingBag, qat.Embedding, qat.EmbeddingBag):
         config = _pattern(kind, ObservationType.INPUT_OUTPUT_NOT_OBSERVED, WEIGHT_ONLY)
         config.qat_module = {nn.Embedding: qat.Embedding, nn.EmbeddingBag: qat.EmbeddingBag}.get(kind)
-        found.append(config)
-    return found
+        patterns.append(config)
+    return patterns
 
 
 def _functions() -> list[BackendPatternConfig]:
@@ -81,37 +81,37 @@ def _functions() -> list[BackendPatternConfig]:
     methods = [f.__name__ + end for f in functions for end in ("", "_")]
     operators = (operator.add, operator.iadd, operator.mul, operator.imul, operator.matmul)
     kinds = (*functions, *methods, *operators, fl.matmul, _FUNCTIONS.hardsigmoid)
-    found = [_pattern(kind, _OWN, PLAIN) for kind in kinds]
-    found += [_pattern(fl.cat, _SHARED, PLAIN)]
+    patterns = [_pattern(kind, _OWN, PLAIN) for kind in kinds]
+    patterns += [_pattern(fl.cat, _SHARED, PLAIN)]
     modules = (
         nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d,
         nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.Dropout, nn.Identity, nn.ReLU, nn.ReLU6, nn.Hardtanh, nn.Flatten,
         nn.PixelShuffle, nn.Upsample,
     )  # fmt: skip
-    found += [_pattern(kind, _SHARED, PLAIN) for kind in modules]
+    patterns += [_pattern(kind, _SHARED, PLAIN) for kind in modules]
     for name in sorted(
         tags.functions("moves", "chooses", "averages", "piecewise_linear", "dropout")
         | {fl.relu.__name__, fl.clamp.__name__}
     ):
-        found.append(_pattern(name, _SHARED, PLAIN))
+        patterns.append(_pattern(name, _SHARED, PLAIN))
         for home in (fl, _FUNCTIONS):
             if callable(function := getattr(home, name, None)):
-                found.append(_pattern(function, _SHARED, PLAIN))
-    return found
+                patterns.append(_pattern(function, _SHARED, PLAIN))
+    return patterns
 
 
 def _fusions() -> list[BackendPatternConfig]:
-    found = []
+    patterns = []
     for kinds, method in _METHODS.items():
         config = BackendPatternConfig(kinds).set_dtype_configs([STATIC])
         config.fuser_method = method
-        found.append(config)
+        patterns.append(config)
         if kinds[-1] is nn.ReLU:
             for relu in (_FUNCTIONS.relu, fl.relu):
                 functional = BackendPatternConfig((*kinds[:-1], relu)).set_dtype_configs([STATIC])
                 functional.fuser_method = method
-                found.append(functional)
-    return found
+                patterns.append(functional)
+    return patterns
 
 
 def native(name: str) -> BackendConfig:

@@ -45,7 +45,7 @@ def configurations(model: GraphModule, mapping: QConfigMapping) -> dict[Node, An
     """The configuration of each call of a graph."""
     modules = dict(model.named_modules(remove_duplicate=False))
     counts: dict[Any, int] = {}
-    found: dict[Node, Any] = {}
+    qconfigs: dict[Node, Any] = {}
     for node in model.graph.nodes:
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         if node.op == "call_module":
@@ -59,8 +59,8 @@ def configurations(model: GraphModule, mapping: QConfigMapping) -> dict[Node, An
             continue
         number = counts.get((place, kind), 0)
         counts[place, kind] = number + 1
-        found[node] = mapping.find(path, kind, (place, kind, number))
-    return found
+        qconfigs[node] = mapping.find(path, kind, (place, kind, number))
+    return qconfigs
 
 
 def _float_kind(module: Any) -> Any:
@@ -79,11 +79,11 @@ def _returns_tensor(node: Node) -> bool:
 
 
 def annotate(
-    model: GraphModule, found: dict[Node, Any], backend_config: BackendConfig, quantized_inputs: Any = ()
+    model: GraphModule, qconfigs: dict[Node, Any], backend_config: BackendConfig, quantized_inputs: Any = ()
 ) -> None:
     """Writes annotations for all calls that the backend has a pattern for."""
     modules = dict(model.named_modules(remove_duplicate=False))
-    for node, config in found.items():
+    for node, config in qconfigs.items():
         kind = type(modules[str(node.target)]) if node.op == "call_module" else node.target
         pattern = backend_config.find(kind)
         if pattern is None or config is None or not _returns_tensor(node) or not _allowed(pattern, config):

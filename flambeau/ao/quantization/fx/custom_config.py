@@ -15,12 +15,12 @@ class _Custom:
 
     @classmethod
     def from_dict(cls, table: dict[str, Any]) -> Any:
-        made = cls()
+        config = cls()
         for name, value in table.items():
-            if name not in made.__dict__:
-                raise ValueError(f"[{cls.__name__}] expected one of {', '.join(made.__dict__)}, got {name!r}")
-            setattr(made, name, value)
-        return made
+            if name not in config.__dict__:
+                raise ValueError(f"[{cls.__name__}] expected one of {', '.join(config.__dict__)}, got {name!r}")
+            setattr(config, name, value)
+        return config
 
 
 class StandaloneModuleConfigEntry(tuple):

@@ -22,12 +22,12 @@ MARK = "qat_conv_bn"
 
 def _pairs(model: GraphModule) -> list[tuple[Node, Node]]:
     convolutions = tags.operators("convolution")
-    found = []
+    pairs = []
     for norm in model.graph.nodes:
         conv = norm.args[0] if is_call(norm, "batch_norm") else None
         if is_call(conv, *convolutions) and len(conv.users) == 1 and conv.args[1].op == "get_attr":  # type: ignore[union-attr]
-            found.append((conv, norm))
-    return found  # type: ignore[return-value]
+            pairs.append((conv, norm))
+    return pairs  # type: ignore[return-value]
 
 
 def spread(model: GraphModule) -> None:

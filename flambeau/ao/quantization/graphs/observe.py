@@ -78,10 +78,10 @@ class _Places:
                     f"[prepare] expected a specification for {root}, got none: a shared one refers to it"
                 )
             if isinstance(spec, DerivedQuantizationSpec):
-                made = DerivedObserver(spec, [self.observer(source) for source in spec.derived_from])
+                derived = DerivedObserver(spec, [self.observer(source) for source in spec.derived_from])
             else:
-                made = spec.make_observer()
-            self.observers[root] = made
+                derived = spec.make_observer()
+            self.observers[root] = derived
         return self.observers[root]
 
 

@@ -47,10 +47,10 @@ def unlifted(model: Any) -> GraphModule:
     _write_nothing_in_place(graph)
     names = [n.name for n in specs if specs[n].kind is InputKind.USER_INPUT]
     _set_structure(graph, model, names)
-    made = GraphModule(root, graph)
-    made._out_spec = model.call_spec.out_spec
-    made._in_spec = model.call_spec.in_spec
-    return made
+    module = GraphModule(root, graph)
+    module._out_spec = model.call_spec.out_spec
+    module._in_spec = model.call_spec.in_spec
+    return module
 
 
 def _write_nothing_in_place(graph: Graph) -> None:
@@ -64,16 +64,16 @@ def _write_nothing_in_place(graph: Graph) -> None:
         if not base.endswith("_") or "::" in name or not node.args:
             continue
         source = node.args[0]
-        made = isinstance(source, Node) and source.op == "call_function" and len(source.users) == 1
-        if made and getattr(source.target, "_full_name", "") not in views and hasattr(fl.ops.aten, base[:-1]):
+        is_own = isinstance(source, Node) and source.op == "call_function" and len(source.users) == 1
+        if is_own and getattr(source.target, "_full_name", "") not in views and hasattr(fl.ops.aten, base[:-1]):
             node.target = getattr(getattr(fl.ops.aten, base[:-1]), overload or "default")
 
 
 def _set_structure(graph: Graph, program: ExportedProgram, names: list[str]) -> None:
     in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
     entry = program.module_call_graph[0].signature if program.module_call_graph else None
-    given = list(getattr(entry, "forward_arg_names", None) or names)
-    graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(given, in_spec, out_spec)))
+    argument_names = list(getattr(entry, "forward_arg_names", None) or names)
+    graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(argument_names, in_spec, out_spec)))
 
 
 def _owner(root: Module, path: str) -> tuple[Module, str]:
@@ -107,12 +107,12 @@ def _finish(graph: Graph, node: Node, values: dict[Node, Any], program: Exported
     import flambeau as fl
 
     results = list(node.args[0])
-    kept = []
+    remaining = []
     for spec, result in zip(program.graph_signature.output_specs, results):
         value = values.get(result, result) if isinstance(result, Node) else result
         if spec.kind is OutputKind.USER_OUTPUT:
-            kept.append(value)
+            remaining.append(value)
         elif spec.target is not None:
             target = next(v for v in values.values() if v.op == "get_attr" and v.target == spec.target)
             graph.call_function(fl.ops.aten.copy_.default, (target, value))
-    graph.output(tuple(kept))
+    graph.output(tuple(remaining))

@@ -219,5 +219,5 @@ class OperatorQuantizer(Quantizer):
             node.meta[KEY] = QuantizationAnnotation(inputs, shared, _annotated=True)
 
     def _is_quantized(self, sources: Iterable[Any]) -> bool:
-        made = (s.meta.get(KEY) for s in sources if isinstance(s, Node))
-        return any(annotation is not None and annotation.output_qspec is not None for annotation in made)
+        annotations = (s.meta.get(KEY) for s in sources if isinstance(s, Node))
+        return any(annotation is not None and annotation.output_qspec is not None for annotation in annotations)

@@ -107,9 +107,9 @@ class Int4Linear(QuantizedLinear):
         scales = ((high - low) / 15).clamp(min=1e-6)
         zeros = low + scales * 8  # the value of the place in the middle
         # Scales and zeros are rounded first, so that places are the nearest for what the kernel computes.
-        kept = [t.to(self.original_dtype).float() for t in (scales, zeros)]
-        places = ((groups - kept[1]) / kept[0]).round().add(8).clamp(0, 15).to(fl.int32)
-        grid = fl.cat(kept, 2).transpose(0, 1).contiguous().to(self.original_dtype)  # (groups, rows, 2)
+        rounded = [t.to(self.original_dtype).float() for t in (scales, zeros)]
+        places = ((groups - rounded[1]) / rounded[0]).round().add(8).clamp(0, 15).to(fl.int32)
+        grid = fl.cat(rounded, 2).transpose(0, 1).contiguous().to(self.original_dtype)  # (groups, rows, 2)
         packed = fl.ops.aten._convert_weight_to_int4pack_for_cpu(places.reshape(weight.shape), 1)
         self.register_buffer("values", packed)
         self.register_buffer("scales", grid)

@@ -111,10 +111,10 @@ def context_parallel(
             f"[context_parallel] `seq_dims` must have the same number of elements as `buffers`, got {len(dims)} and "
             f"{len(buffers)}"
         )
-    kept = {id(buffer) for buffer in no_restore_buffers or ()}
-    if not kept <= {id(buffer) for buffer in buffers}:
+    unrestored = {id(buffer) for buffer in no_restore_buffers or ()}
+    if not unrestored <= {id(buffer) for buffer in buffers}:
         raise ValueError("[context_parallel] `no_restore_buffers` must be a subset of `buffers`.")
-    wholes = [None if id(buffer) in kept else buffer.detach().clone() for buffer in buffers]
+    wholes = [None if id(buffer) in unrestored else buffer.detach().clone() for buffer in buffers]
     with flambeau.no_grad():
         for buffer, dim in zip(buffers, dims):
             part = _part(buffer.detach(), dim, mesh)

@@ -141,13 +141,13 @@ class SSD(SingleStageDetector):
         detections = []
         for codes, score, own, shape in zip(outputs["bbox_regression"], scores, anchors, shapes):
             boxes = box_ops.clip_boxes_to_image(self.box_coder.decode_single(codes, own), shape)
-            kept: tuple[list[Tensor], ...] = ([], [], [])
+            selected: tuple[list[Tensor], ...] = ([], [], [])
             for label in range(1, score.shape[-1]):
                 places = flambeau.where(score[:, label] > self.score_thresh)[0]
                 best, order = score[places, label].topk(min(self.topk_candidates, places.numel()))
-                for part, value in zip(kept, (boxes[places[order]], best, flambeau.full_like(best, label, dtype=flambeau.int64))):  # fmt: skip
+                for part, value in zip(selected, (boxes[places[order]], best, flambeau.full_like(best, label, dtype=flambeau.int64))):  # fmt: skip
                     part.append(value)
-            joined = [flambeau.cat(part) for part in kept]
+            joined = [flambeau.cat(part) for part in selected]
             detections.append(_utils.keep_best(*joined, self.nms_thresh, self.detections_per_img))
         return detections
 

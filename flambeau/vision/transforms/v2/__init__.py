@@ -406,8 +406,8 @@ class ColorJitter(Transform):
 
     def __init__(self, brightness: Any = None, contrast: Any = None, saturation: Any = None, hue: Any = None) -> None:
         super().__init__()
-        given = first.ColorJitter(brightness or 0, contrast or 0, saturation or 0, hue or 0)
-        self._ranges = {name: getattr(given, name) for name in ("brightness", "contrast", "saturation", "hue")}
+        jitter = first.ColorJitter(brightness or 0, contrast or 0, saturation or 0, hue or 0)
+        self._ranges = {name: getattr(jitter, name) for name in ("brightness", "contrast", "saturation", "hue")}
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         factors = {name: _uniform(*r) for name, r in self._ranges.items() if r is not None}

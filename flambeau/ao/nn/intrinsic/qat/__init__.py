@@ -100,11 +100,11 @@ class _ConvBnNd(_WithNorm):
     @classmethod
     def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         conv, norm = mod[0], mod[1]
-        made = cls(
+        layer = cls(
             conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups,
             conv.bias is not None, conv.padding_mode, norm.eps, norm.momentum, False, mod.qconfig,
         )  # fmt: skip
-        return made._take(mod)
+        return layer._take(mod)
 
 
 class _Relu:
@@ -191,7 +191,7 @@ class LinearBn1d(_WithNorm, nn.Linear):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         linear, norm = mod[0], mod[1]
-        made = cls(
+        layer = cls(
             linear.in_features,
             linear.out_features,
             linear.bias is not None,
@@ -200,7 +200,7 @@ class LinearBn1d(_WithNorm, nn.Linear):
             False,
             mod.qconfig,
         )
-        return made._take(mod)
+        return layer._take(mod)
 
 
 def update_bn_stats(mod: Any) -> None:

@@ -88,20 +88,20 @@ class Linear(quantized.Linear):
 
             observer = (config or default_dynamic_qconfig).weight()
         dtype = float_or_quantized(observer.dtype)
-        made = cls(layer.in_features, layer.out_features, layer.bias is not None, dtype)
+        module = cls(layer.in_features, layer.out_features, layer.bias is not None, dtype)
         if dtype is fl.float16:
-            made.set_weight_bias(layer.weight.detach().half(), layer.bias)
+            module.set_weight_bias(layer.weight.detach().half(), layer.bias)
         else:
             observer(layer.weight)
-            made.set_weight_bias(quantized_weight(layer.weight, observer), layer.bias)
-        made.training = mod.training
-        return made
+            module.set_weight_bias(quantized_weight(layer.weight, observer), layer.bias)
+        module.training = mod.training
+        return module
 
     @classmethod
     def from_reference(cls, ref_qlinear: Any) -> Linear:  # type: ignore[override]
-        made = cls(ref_qlinear.in_features, ref_qlinear.out_features, True, ref_qlinear.weight_dtype)
-        made.set_weight_bias(ref_qlinear.get_quantized_weight(), ref_qlinear.bias)
-        return made
+        module = cls(ref_qlinear.in_features, ref_qlinear.out_features, True, ref_qlinear.weight_dtype)
+        module.set_weight_bias(ref_qlinear.get_quantized_weight(), ref_qlinear.bias)
+        return module
 
     def weight(self) -> Any:
         return self._weight.float() if self.dtype is fl.float16 else self._weight
