@@ -16,6 +16,7 @@ from flambeau.ops import expr as e
 __all__ = ["cross_entropy", "cross_entropy_backward"]
 
 _MEAN, _SUM = 1, 2
+_LOG2_E = 1.4426950408889634
 _FLOATS = (fl.float32, fl.bfloat16, fl.float16)
 
 
@@ -40,6 +41,10 @@ class _Rows:
         self.lowering.count += 1
         return buffer
 
+    def exp(self, x: e.Expr) -> e.Expr:
+        """The exponential; where scores have few bits, a single instruction of the device is as good."""
+        return e.fast_exp2(x * _LOG2_E) if self.scores.buffer.dtype.itemsize == 2 else e.exp(x)
+
     def row(self, buffer: Buffer) -> Access:
         """One number for each row, seen from the matrix."""
         return Access(buffer, 0, (0 if self.rows == 1 else 1, 0))
@@ -63,15 +68,14 @@ class _Rows:
         self.lowering.items.append(Loop(name, (self.rows,), body, reads, write, fl.float32))
         return made
 
-    def total(self, name: str, source: Buffer) -> Buffer:
-        """The sum over all rows."""
+    def total(self, name: str, body: e.Expr, buffers: list[Buffer]) -> Buffer:
+        """The sum over all rows of something that depends on the row's class, which is the last read."""
         total = self.buffer(())
         a, b = e.arg("a"), e.arg("b")
-        reads = [Access(source, 0, (0 if self.rows == 1 else 1,))]
+        reads = [Access(source, 0, (0 if self.rows == 1 else 1,)) for source in buffers]
+        reads.append(Access(self.classes.buffer, self.classes.offset, self.classes.strides[:1]))
         reduce = Reduce(0, a + b, a, fl.float32, (False,))
-        self.lowering.items.append(
-            Loop(name, (self.rows,), _load(0), reads, Access(total, 0, (0,)), fl.float32, reduce)
-        )
+        self.lowering.items.append(Loop(name, (self.rows,), body, reads, Access(total, 0, (0,)), fl.float32, reduce))
         return total
 
     def scalar(self, name: str, body: e.Expr, buffers: list[Buffer], result: Any) -> None:
@@ -89,7 +93,7 @@ def _fits(lowering: Any, scores: Any, target: Any, weight: Any) -> bool:
         and scores.dtype in _FLOATS
         and target.dtype is fl.int64
         and 0 not in scores.size
-        and 1 < scores.size[1] < 1 << 24  # numbers of columns are exact in single precision
+        and 1 < scores.size[1] < 1 << 31  # columns are compared as integers of 32 bits
     )
 
 
@@ -101,21 +105,21 @@ def cross_entropy(lowering: Any, call: RecordedCall) -> bool:
         return False
     rows = _Rows(lowering, scores, target)
     top = rows.fold("amax", "maximum", "lowest", _load(0), [rows.scores])
-    spread = rows.fold("sum", "add", 0, e.exp(_load(0) - _load(1)), [rows.scores, rows.row(top)])
-    chosen = e.where(_load(1) == _load(2), _load(0), 0.0)
+    spread = rows.fold("sum", "add", 0, rows.exp(_load(0) - _load(1)), [rows.scores, rows.row(top)])
+    chosen = e.where(e.Expr("at", _load(1), _load(2)), _load(0), 0.0)
     picked = rows.fold("pick", "add", 0, chosen, [rows.scores, rows.column, rows.classes])
     normalizer = rows.each("logsumexp", _load(0) + e.log(_load(1)), [top, spread], False, lowering.result(sums))
-    counts = _load(2) != float(ignored)
     if reduction not in (_MEAN, _SUM):
         result = lowering.result(loss)
+        counts = _load(2) != float(ignored)
         rows.each("loss", e.where(counts, _load(0) - _load(1), 0.0), [normalizer, picked], True, result)
     else:
-        losses = rows.each("loss", e.where(counts, _load(0) - _load(1), 0.0), [normalizer, picked], True)
-    counted = rows.each("kept", e.where(_load(0) != float(ignored), 1.0, 0.0), [], True)
-    count = rows.total("sum", counted)
+        losses = rows.each("loss", _load(0) - _load(1), [normalizer, picked], False)
+    # Both sums read the classes, so that they are one kernel.
+    count = rows.total("sum", e.where(_load(0) != float(ignored), 1.0, 0.0), [])
     rows.scalar("copy", _load(0), [count], total)
     if reduction in (_MEAN, _SUM):
-        summed = rows.total("sum", losses)
+        summed = rows.total("sum", e.where(_load(1) != float(ignored), _load(0), 0.0), [losses])
         body = _load(0) / _load(1) if reduction == _MEAN else _load(0)
         rows.scalar("cross_entropy", body, [summed, count] if reduction == _MEAN else [summed], loss)
     return True
@@ -139,6 +143,6 @@ def cross_entropy_backward(lowering: Any, call: RecordedCall) -> bool:
         rows.scores, Access(normalizer.buffer, normalizer.offset, (*normalizer.strides, 0)), rows.row(factor),
         rows.column, rows.classes,
     ]  # fmt: skip
-    here = e.where(_load(3) == _load(4), 1.0, 0.0)
-    gradient = (e.exp(_load(0) - _load(1)) - here) * _load(2)
+    here = e.where(e.Expr("at", _load(3), _load(4)), 1.0, 0.0)
+    gradient = (rows.exp(_load(0) - _load(1)) - here) * _load(2)
     return bool(lowering._store("cross_entropy_backward", (result, False), gradient, reads, fl.float32))

@@ -106,6 +106,7 @@ class Lowering:
         self.items: list[Loop | OperatorCall] = []
         self.widened: dict[Buffer, Access] = {}  # copies in a wider dtype, by what they are copies of
         self.recasts: dict[tuple[Buffer, Any], Buffer] = {}  # states of memory, read as other dtypes
+        self.fills: dict[Buffer, int | bool] = {}  # buffers that hold one small integer, which every dtype represents
         self.current: dict[int, Buffer] = {}  # the state of each storage
         self.count = 0
 
@@ -319,7 +320,9 @@ class Lowering:
         leaves: dict[str, e.Expr] = {}
         for name in names:
             operand = arguments[name]
-            if isinstance(operand, RecordedValue):
+            if isinstance(operand, RecordedValue) and (number := self.fills.get(self.current[operand.storage])) is not None:
+                leaves[name] = e.Expr("const", bool(number) if compute == fl.bool else number)
+            elif isinstance(operand, RecordedValue):
                 leaves[name] = e.Expr("load", len(reads))
                 reads.append(self.read(operand, target[0].size))
             elif isinstance(operand, (bool, int, float, complex)):
@@ -567,7 +570,10 @@ def _fill(lowering: Lowering, call: RecordedCall) -> bool:
         return False
     if target[0].dtype == fl.bool:
         number = bool(number)
-    return lowering._store(call.op._opname, target, e.Expr("const", number), [], target[0].dtype)
+    done = lowering._store(call.op._opname, target, e.Expr("const", number), [], target[0].dtype)
+    if number == int(number) and 0 <= number <= 100:
+        lowering.fills[lowering.current[target[0].storage]] = number if isinstance(number, bool) else int(number)
+    return done
 
 
 def _handler(name: str) -> Callable[[Lowering, RecordedCall], bool] | None:

@@ -84,6 +84,24 @@ def layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, bias: A
     return (out if bias is None else out + _wide(bias)).to(input.dtype), mean, rstd
 
 
+@_defines("_softmax_backward_data", BOTH_DIRECTIONS)
+def softmax_backward(grad: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    """For GPUs: both rows stay in registers, and the gradient fuses with what follows."""
+    if output.dtype not in _GPU or 0 in output.shape:
+        return NotImplemented
+    g, y = _wide(grad), _wide(output)
+    return ((g - (g * y).sum(dim, True)) * y).to(input_dtype)
+
+
+@_defines("_log_softmax_backward_data", BOTH_DIRECTIONS)
+def log_softmax_backward(grad: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+    """For GPUs, as that of softmax."""
+    if output.dtype not in _GPU or 0 in output.shape:
+        return NotImplemented
+    g, y = _wide(grad), _wide(output)
+    return (g - fl.exp(y) * g.sum(dim, True)).to(input_dtype)
+
+
 @_defines("native_batch_norm", BOTH_DIRECTIONS)
 def batch_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float

@@ -18,12 +18,14 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
+from flambeau._inductor.joining import second_loads
 from flambeau._inductor.iteration import assign_passes, iteration_space
 from flambeau._inductor.schedule import AFTER_GROUP, Group, Level, Member
 from flambeau.ops import expr as e
 
 __all__ = [
-    "Part", "Target", "Tile", "TileKind", "alternatives", "divide", "is_small", "multiplies_vectors", "power", "subgroup",
+    "Part", "Target", "Tile", "TileKind", "alternatives", "divide", "is_small", "multiplies_vectors", "power", "row_reads",
+    "subgroup",
 ]  # fmt: skip
 
 
@@ -78,29 +80,31 @@ def _warps(elements: int) -> int:
     return min(max(power(elements // (32 * 32)), 1), 32)
 
 
+def row_reads(group: Group) -> list[Access]:
+    """The accesses that load a row: an element for each point, from memory."""
+    split = group.split
+    assert split is not None
+    return [
+        a
+        for m in group.members
+        for i, a in enumerate(m.reads)
+        if a.buffer not in group.made
+        and any(a.strides[:split])
+        and any(a.strides[split:])
+        and i not in second_loads(m.loop.expr)
+    ]
+
+
 def _warps_for(group: Group, elements: int) -> int:
     """The same for a group that holds several rows at once, those that it reads and sums of columns: a thread's registers are
     for all of them. With six of 2048 columns, two warps spill 4 KB a thread, eight nothing."""
-    assert group.split is not None
-    read = {
-        (a.buffer, a.offset)
-        for m in group.members
-        for a in m.reads
-        if a.buffer not in group.made and any(a.strides[: group.split]) and any(a.strides[group.split :])
-    }
-    rows = len(read) + sum(m.level is Level.COLUMN_REDUCTION for m in group.members)
+    rows = len({(a.buffer, a.offset) for a in row_reads(group)}) + sum(m.level is Level.COLUMN_REDUCTION for m in group.members)
     return min(_warps(elements) * (4 if rows >= 6 else 2 if rows >= 4 else 1), 16)
 
 
 def _registers(group: Group) -> int | None:
     """64 leave room for one more program on a processor, and are enough where a thread holds its 32 elements of one row."""
-    assert group.split is not None
-    read = {
-        (a.buffer, a.offset)
-        for m in group.members
-        for a in m.reads
-        if a.buffer not in group.made and any(a.strides[: group.split]) and any(a.strides[group.split :])
-    }
+    read = {(a.buffer, a.offset) for a in row_reads(group)}
     return 64 if len(read) == 1 and not any(b.dtype.itemsize > 4 for b, _ in read) else None
 
 
@@ -181,10 +185,22 @@ def _pointwise(group: Group, target: Target) -> Tile:
                         return Tile(TileKind.BLOCK, 32, 64, 4, full_rows=False, inner=k)
     if len(sizes) == 2 and any(b.memory.padded for b in group.buffers):
         return Tile(TileKind.BLOCK, 1, 2048, 4, full_rows=False)
+    if (r := _even_columns(group, sizes)) and total // 2048 >= target.processors:
+        return Tile(TileKind.BLOCK, 2048 // r, r, 8, full_rows=False)
     x = 1024
     while x > 128 and total // x < target.processors:
         x //= 2
     return Tile(TileKind.FLAT, x, warps=max(x // 256, 1))
+
+
+def _even_columns(group: Group, sizes: list[int]) -> int:
+    """How many columns divide a row evenly, where it pays to know the row of an element without dividing its number: divisions
+    take longer than the memory. Zero where it does not."""
+    random = any(a.buffer.source == "random" for m in group.members for a in m.reads)  # these come by the flat tile
+    if len(sizes) < 2 or random:
+        return 0
+    columns = min(sizes[-1] & -sizes[-1], 2048)
+    return columns if columns >= 128 and sizes[-1] // columns < 1 << 16 else 0
 
 
 # ---------------------------------------------------------------- parts of a group

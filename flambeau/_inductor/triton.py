@@ -24,7 +24,7 @@ from flambeau._inductor.iteration import assign_passes, iteration_space
 from flambeau._inductor.joining import guarded_loads
 from flambeau._inductor.printers import Work
 from flambeau._inductor.schedule import Group, Level, Member
-from flambeau._inductor.tiles import Part, Target, Tile, TileKind, alternatives, divide, multiplies_vectors
+from flambeau._inductor.tiles import Part, Target, Tile, TileKind, alternatives, divide, multiplies_vectors, row_reads
 from flambeau._inductor.triton_header import HEADER
 from flambeau._inductor.triton_joining import WAIT_HERE, join_steps, waiting
 from flambeau.ops.expr import Expr
@@ -144,6 +144,12 @@ class Scope:
         if op == "guard":
             condition = self.cast(self.expression(node.args[0], leaves, kind, bits), "cond")  # type: ignore[arg-type]
             return str(leaves(node.args[1], guard=condition))
+        if op == "either":
+            condition = self.cast(self.expression(node.args[0], leaves, kind, bits), "cond")  # type: ignore[arg-type]
+            return str(leaves(node.args[1], guard=condition, other=node.args[2]))
+        if op == "at":
+            index, place = (str(leaves(part, exact=True)) for part in node.args)
+            return self.let("q", f"{index}.to(tl.int32) == {place}.to(tl.int32)", "cond")
         if op in ("real", "conj"):
             return self.expression(node.args[0], leaves, kind, bits)  # type: ignore[arg-type]
         floating = kind.startswith("float")
@@ -282,8 +288,9 @@ class Writer:
             terms.append(variable if stride == 1 else f"{variable} * {self.number('stride', k, stride)}")
         return terms, row, column
 
-    def load(self, scope: Scope, access: Access, guard: str = "") -> str:
-        """An element read from memory, in the type it is computed in; zero where a condition does not hold."""
+    def load(self, scope: Scope, access: Access, guard: str = "", other: Access | None = None) -> str:
+        """An element read from memory, in the type it is computed in. Where a condition does not hold: that of another place,
+        or zero."""
         kind = TYPES[access.buffer.dtype][1]
         if access.buffer.source in ("index", "random"):
             terms, _, _ = self.terms(access)
@@ -295,7 +302,9 @@ class Writer:
                 "x", self._random_words(access) or f"random_word({self.pointer(access)}, {index})", "int64"
             )
         at, mask = self.place(access)
-        if guard:
+        if other is not None:
+            at = f"tl.where({guard}, {at}, {self.place(other)[0]})"
+        elif guard:
             _, row, column = self.terms(access)
             if not row or not (column or self.tile.kind is TileKind.FLAT):
                 at = f"{at} + {guard}.to(tl.int32) * 0"  # an address for each element that the condition is about
@@ -352,11 +361,11 @@ class Writer:
 
     # ---------------------------------------------------------------- values
 
-    def value(self, scope: Scope, access: Access, guard: str = "") -> str:
+    def value(self, scope: Scope, access: Access, guard: str = "", other: Access | None = None) -> str:
         """What a member reads: a register, or memory."""
         source = self.group.made.get(access.buffer)
         if source is None:
-            return self.load(scope, access, guard)
+            return self.load(scope, access, guard, other)
         if source.level is not Level.POINT:
             return self.row_values[access.buffer]
         return self.compute(scope, source)
@@ -383,8 +392,9 @@ class Writer:
         """The value of a member's expression, in the type it computes in."""
         kind = _kind(member.loop.compute)
 
-        def leaf(node: Expr, guard: str = "", exact: bool = False) -> str:
-            name = self.value(scope, member.reads[node.args[0]], guard)  # type: ignore[call-overload]
+        def leaf(node: Expr, guard: str = "", exact: bool = False, other: Expr | None = None) -> str:
+            places = [member.reads[n.args[0]] for n in (node, other) if n is not None]  # type: ignore[call-overload]
+            name = self.value(scope, places[0], guard, *places[1:])
             return name if exact else scope.cast(name, kind)
 
         bits = {fl.bfloat16: 8, fl.float16: 11}.get(member.loop.compute, 24)
@@ -678,13 +688,8 @@ class Writer:
     def _row_range(self, first: str, last: str) -> str:
         """The range of a loop over rows. Where rows are reduced, each step waits for the sums of its own, so that the next rows
         are sent for before that, as many as there is shared memory for."""
-        loads = {
-            (a.buffer, a.offset, a.strides)
-            for m in self.group.members
-            for a in m.reads
-            if a.buffer not in self.group.made and a.buffer.source not in ("index", "random") and all(self.terms(a)[1:])
-        }
-        size = self.tile.x * self.tile.r * sum(buffer.dtype.itemsize for buffer, _, _ in loads)
+        loads = {a for a in row_reads(self.group) if a.buffer.source not in ("index", "random") and all(self.terms(a)[1:])}
+        size = self.tile.x * self.tile.r * sum(a.buffer.dtype.itemsize for a in loads)
         stages = min(3, _SHARED_FOR_ROWS // max(size, 1))
         if not self.reductions(Level.ROW_REDUCTION) or stages < 2:
             return f"range({first}, {last}, X)"

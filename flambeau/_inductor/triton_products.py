@@ -246,10 +246,10 @@ class Finished(Writer):
         down, across, _ = super().grid()
         return down * across, 1, 1
 
-    def load(self, scope: Scope, access: Access, guard: str = "") -> str:
+    def load(self, scope: Scope, access: Access, guard: str = "", other: Access | None = None) -> str:
         if access.buffer is self.matrix.result:
             return scope.let("x", "made", "float32")
-        return super().load(scope, access, guard)
+        return super().load(scope, access, guard, other)
 
     def body(self) -> list[str]:
         scope = Scope(self)
