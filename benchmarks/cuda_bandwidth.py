@@ -1,6 +1,6 @@
 """How near fused kernels come to the speed of the GPU's memory: bytes that must be read and written over the time of a copy.
 
-    python benchmarks/cuda_bandwidth.py [--json FILE]
+    python benchmarks/cuda_bandwidth.py [--mode MODE] [--json FILE]
 
 Each function is compiled, forward and backward, on bfloat16 matrices that are several times as large as the cache. Bytes are
 counted once for each tensor that a pass has to read or write, whatever the kernels do. The yardstick is a device-to-device copy
@@ -91,11 +91,11 @@ def milliseconds(step: Callable[[], Any], prepare: Callable[[], Any] | None = No
     return statistics.median(times[2:])
 
 
-def measure(name: str, copied: float) -> dict[str, Any]:
+def measure(name: str, copied: float, mode: str | None = None) -> dict[str, Any]:
     """The shares of the copy's bytes a second, forward and backward."""
     function, make, forward, backward = CASES[name]
     inputs = make()
-    compiled = fl.compile(function)
+    compiled = fl.compile(function, mode=mode)
     made = compiled(*inputs)
     gradient = fl.randn_like(made)
     made.backward(gradient)
@@ -128,10 +128,11 @@ def copy_speed() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json")
+    parser.add_argument("--mode", help="of compile")
     options = parser.parse_args()
     copied = copy_speed()
     print(f"a copy moves {copied / 1e12:.2f} TB/s")
-    results = [measure(name, copied) for name in CASES]
+    results = [measure(name, copied, options.mode) for name in CASES]
     print("| share of it | forward | backward |\n|---|---|---|")
     for r in results:
         print(f"| {r['function']} | {r['forward']:.0%} | {r['backward']:.0%} |")

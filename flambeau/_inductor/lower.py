@@ -320,7 +320,10 @@ class Lowering:
         leaves: dict[str, e.Expr] = {}
         for name in names:
             operand = arguments[name]
-            if isinstance(operand, RecordedValue) and (number := self.fills.get(self.current[operand.storage])) is not None:
+            if (
+                isinstance(operand, RecordedValue)
+                and (number := self.fills.get(self.current[operand.storage])) is not None
+            ):
                 leaves[name] = e.Expr("const", bool(number) if compute == fl.bool else number)
             elif isinstance(operand, RecordedValue):
                 leaves[name] = e.Expr("load", len(reads))

@@ -18,8 +18,8 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
-from flambeau._inductor.joining import second_loads
 from flambeau._inductor.iteration import assign_passes, iteration_space
+from flambeau._inductor.joining import second_loads
 from flambeau._inductor.schedule import AFTER_GROUP, Group, Level, Member
 from flambeau.ops import expr as e
 
@@ -98,7 +98,9 @@ def row_reads(group: Group) -> list[Access]:
 def _warps_for(group: Group, elements: int) -> int:
     """The same for a group that holds several rows at once, those that it reads and sums of columns: a thread's registers are
     for all of them. With six of 2048 columns, two warps spill 4 KB a thread, eight nothing."""
-    rows = len({(a.buffer, a.offset) for a in row_reads(group)}) + sum(m.level is Level.COLUMN_REDUCTION for m in group.members)
+    rows = len({(a.buffer, a.offset) for a in row_reads(group)}) + sum(
+        m.level is Level.COLUMN_REDUCTION for m in group.members
+    )
     return min(_warps(elements) * (4 if rows >= 6 else 2 if rows >= 4 else 1), 16)
 
 

@@ -61,7 +61,7 @@ TYPES = {
     fl.float8_e5m2: ("*fp8e5", "float32"),
 }
 POINTERS = {dtype: name for dtype, (name, _) in TYPES.items()}
-_SHARED_FOR_ROWS = 54 * 1024  # bytes for rows that are on their way, of four programs that a processor has
+_SHARED_FOR_ROWS = 216 * 1024  # bytes for rows that are on their way, of all programs that a processor has
 _NARROW = {fl.uint8: "uint8", fl.int8: "int8", fl.int16: "int16", fl.int32: "int32"}
 _FLOAT8 = {fl.float8_e4m3fn: "to_e4m3({})", fl.float8_e5m2: "to_e5m2({})"}
 
@@ -688,9 +688,12 @@ class Writer:
     def _row_range(self, first: str, last: str) -> str:
         """The range of a loop over rows. Where rows are reduced, each step waits for the sums of its own, so that the next rows
         are sent for before that, as many as there is shared memory for."""
-        loads = {a for a in row_reads(self.group) if a.buffer.source not in ("index", "random") and all(self.terms(a)[1:])}
+        loads = {
+            a for a in row_reads(self.group) if a.buffer.source not in ("index", "random") and all(self.terms(a)[1:])
+        }
         size = self.tile.x * self.tile.r * sum(a.buffer.dtype.itemsize for a in loads)
-        stages = min(3, _SHARED_FOR_ROWS // max(size, 1))
+        resident = 2 if self.tile.warps >= 8 else 4  # programs of a processor, by their registers
+        stages = min(3, _SHARED_FOR_ROWS // resident // max(size, 1))
         if not self.reductions(Level.ROW_REDUCTION) or stages < 2:
             return f"range({first}, {last}, X)"
         return f"tl.range({first}, {last}, X, num_stages={stages})"

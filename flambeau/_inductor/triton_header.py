@@ -46,6 +46,11 @@ def fast_inverse(x):
 
 
 @triton.jit
+def fast_exp2(x):
+    return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
 def to_e4m3(x):
     return x.to(tl.float32).to(tl.float8e4nv)
 

@@ -33,7 +33,7 @@ _LIBRARY = {
 }  # fmt: skip
 _LANGUAGE = {
     "abs": "tl.abs", "floor": "tl.floor", "ceil": "tl.ceil", "sqrt": "tl.sqrt",
-    "fast_exp2": "tl.exp2", "fast_inverse": "fast_inverse",
+    "fast_exp2": "fast_exp2", "fast_inverse": "fast_inverse",
 }  # fmt: skip
 
 

@@ -129,7 +129,7 @@ class _Launch:
         exec(compile(text, file.name, "exec"), space)
         space["libdevice"] = Library()
         space["gdc_wait"] = space["gdc_launch_dependents"] = lambda: None
-        space["fast_inverse"] = space["libdevice"].fast_inverse
+        space["fast_inverse"], space["fast_exp2"] = space["libdevice"].fast_inverse, space["libdevice"].exp2
         space["to_e4m3"] = _to_float8(fl.float8_e4m3fn, tl.float8e4nv)
         space["to_e5m2"] = _to_float8(fl.float8_e5m2, tl.float8e5)
         self.function = space["kernel"].rewrite()
