@@ -73,9 +73,11 @@ PoolArgs Pooling::arguments(const Tensor& input, const Tensor& output, bool chan
   return g;
 }
 
-// Types the loops know; narrow integers travel as int64.
-DType loop_dtype(DType t) {
-  return is_floating(t) ? t : DType::Int64;
+// Types the loops of maxima know; narrow integers travel as int64, but for bytes on the CPU.
+DType loop_dtype(const Tensor& self) {
+  const DType t = self.dtype();
+  const bool known = is_floating(t) || (on_host(self) && (t == DType::UInt8 || t == DType::Int8));
+  return known ? t : DType::Int64;
 }
 
 std::tuple<Tensor, Tensor> run_max(Pooling p, const Tensor& self, bool indexed) {
@@ -89,7 +91,7 @@ std::tuple<Tensor, Tensor> run_max(Pooling p, const Tensor& self, bool indexed) 
   if (self.is_meta() || out.numel() == 0) return {out, indices};
   FL_CHECK(numel_of({p.axes[0].in, p.axes[1].in, p.axes[2].in}) < int64_t(1) << 31, "[", p.op,
            "] expected a plane of less than 2**31 elements, got ", self.sizes());
-  const Tensor in = laid(to_dtype(self, loop_dtype(t)), last);
+  const Tensor in = laid(to_dtype(self, loop_dtype(self)), last);
   Tensor result = in.dtype() == t ? out : empty_laid(sizes, last, in.options());
   PoolArgs g = p.arguments(in, result, last);
   if (indexed) g.indices = indices.data<int64_t>();

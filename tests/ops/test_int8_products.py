@@ -12,7 +12,7 @@ import pytest
 
 import flambeau as fl
 
-SHAPES = [(1, 1, 1), (3, 5, 7), (13, 31, 64), (17, 33, 65), (1, 70, 129), (40, 16, 3), (300, 48, 257), (64, 64, 128), (65, 100, 1024)]  # fmt: skip
+SHAPES = [(1, 1, 1), (3, 5, 7), (13, 31, 64), (17, 33, 65), (1, 70, 129), (40, 16, 3), (300, 48, 257), (64, 64, 128), (65, 100, 1024), (2, 300, 200), (16, 513, 130)]  # fmt: skip
 LEVELS = {"avx2": "avx2", "avx_vnni": "avx_vnni", "avx512": "avx512bw", "avx512_vnni": "avx512_vnni", "avx512_bf16": "avx512_bf16", "amx": "amx_int8"}  # fmt: skip
 
 
@@ -114,6 +114,12 @@ CONVOLUTIONS = [  # sizes of the input, of the weight, stride, padding, dilation
     ((2, 40, 9, 9), (40, 1, 3, 3), 2, 1, 1, 40),
     ((2, 6, 20), (8, 6, 5), 1, 2, 1, 1),
     ((1, 4, 5, 6, 7), (8, 4, 3, 3, 3), 1, 1, 1, 1),
+    ((1, 16, 20, 15), (40, 16, 3, 3), 1, 0, 1, 1),  # read where it lies
+    ((1, 8, 17, 14), (32, 2, 5, 2), 1, 0, 1, 4),  # pixels of a group that are no whole units
+    ((1, 5, 9, 11), (8, 5, 3, 3), 1, 1, 2, 1),
+    ((1, 1024, 6, 6), (16, 1024, 3, 3), 1, 1, 1, 1),  # pixels that share lines of the cache
+    ((1, 512, 12, 12), (16, 512, 1, 1), 2, 0, 1, 1),
+    ((2, 4, 1000), (8, 4, 7), 1, 3, 1, 1),  # lines in several parts
 ]
 
 
@@ -142,6 +148,16 @@ def test_convolutions_add_up_exactly(settings: tuple, dtype: fl.dtype) -> None:
                 fl._ops._int8_convolution(*start, step, 3, fl.uint8, "add_relu", other, 0.5, 2),
                 on_grid((value + (other.long() - 2) * 0.5).relu(), step, 3, fl.uint8),
             )
+
+
+@pytest.mark.parametrize("dtype", [fl.uint8, fl.int8], ids=str)
+def test_maxima_of_windows_of_bytes_stay_bytes(dtype: fl.dtype) -> None:
+    x = integers(2, 20, 9, 8, dtype=dtype)
+    for laid in (x, x.to(memory_format=fl.channels_last)):
+        expected, places = fl.nn.functional.max_pool2d(laid.float(), 3, 2, 1, return_indices=True)
+        assert fl.equal(fl.nn.functional.max_pool2d(laid, 3, 2, 1), expected.to(dtype))
+        actual = fl.nn.functional.max_pool2d(laid, 3, 2, 1, return_indices=True)
+        assert fl.equal(actual[0], expected.to(dtype)) and fl.equal(actual[1], places)
 
 
 def test_shapes_are_known_without_data() -> None:

@@ -3,6 +3,8 @@
 
 #include <type_traits>
 
+#include "cpu/engine/capability.h"
+
 namespace fl::cpu::products {
 namespace {
 
@@ -148,6 +150,39 @@ void pack_beside(const int8_t* from, int64_t k_stride, int64_t columns, int64_t 
   }
 }
 
+// 4 rows of 32 columns as units of 4 bytes, and the sums of columns.
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))) inline void join_bytes(
+    const int8_t* const rows[4], uint32_t* to, __m512i& low_sums, __m512i& high_sums) {
+  __m256i r[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) r[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows[i]));
+  const __m256i a = _mm256_unpacklo_epi8(r[0], r[1]), b = _mm256_unpackhi_epi8(r[0], r[1]);
+  const __m256i c = _mm256_unpacklo_epi8(r[2], r[3]), d = _mm256_unpackhi_epi8(r[2], r[3]);
+  // Each has 4 columns in either half: columns 0 and 16 on, 4 and 20 on, and so forth.
+  const __m256i u[4] = {_mm256_unpacklo_epi16(a, c), _mm256_unpackhi_epi16(a, c), _mm256_unpacklo_epi16(b, d),
+                        _mm256_unpackhi_epi16(b, d)};
+  const __m512i low = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_permute2x128_si256(u[0], u[1], 0x20)),
+                                         _mm256_permute2x128_si256(u[2], u[3], 0x20), 1);
+  const __m512i high = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_permute2x128_si256(u[0], u[1], 0x31)),
+                                          _mm256_permute2x128_si256(u[2], u[3], 0x31), 1);
+  _mm512_storeu_si512(to, low), _mm512_storeu_si512(to + 16, high);
+  const __m512i ones = _mm512_set1_epi8(1);
+  low_sums = _mm512_dpbusd_epi32(low_sums, ones, low), high_sums = _mm512_dpbusd_epi32(high_sums, ones, high);
+}
+
+// A whole panel of 32 columns that lie beside each other.
+__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))) void pack_beside_32(
+    const int8_t* from, int64_t k_stride, int64_t k, uint32_t* to, int32_t* sums) {
+  static const int8_t nothing[32] = {};
+  __m512i low = _mm512_setzero_si512(), high = low;
+  for (int64_t p = 0; p < k; p += 4, to += 32) {
+    const int8_t* rows[4];
+    for (int64_t r = 0; r < 4; ++r) rows[r] = p + r < k ? from + (p + r) * k_stride : nothing;
+    join_bytes(rows, to, low, high);
+  }
+  _mm512_storeu_si512(sums, low), _mm512_storeu_si512(sums + 16, high);
+}
+
 // One panel of columns that lie apart.
 template <class E>
 void pack_apart(const int8_t* from, int64_t stride, int64_t k_stride, int64_t columns, int64_t k,
@@ -182,7 +217,10 @@ void pack_integers(const int8_t* from, int64_t stride, int64_t k_stride, int64_t
     const int64_t columns = std::min(width, count - q * width);
     const int8_t* source = from + q * width * stride;
     std::fill_n(sums + q * width, width, 0);
-    if (stride == 1)
+    if (stride == 1 && sizeof(E) == 1 && width == 32 && columns == 32 &&
+        has_capability(Capability::Avx512Vnni))
+      pack_beside_32(source, k_stride, depth.k, panel, sums + q * width);
+    else if (stride == 1)
       pack_beside<E>(source, k_stride, columns, depth.k, panel, width, sums + q * width);
     else
       pack_apart<E>(source, stride, k_stride, columns, depth.k, panel, width, sums + q * width);

@@ -23,26 +23,30 @@ inline __attribute__((always_inline)) int unit_at(const char* p) {
     template <int ROWS, int VECS, bool DENSE>                                                                \
     __attribute__((target(TARGET))) static void tile(int64_t units, const char* a, int64_t a_row,            \
                                                      int64_t a_unit, const uint32_t* b, void* out,           \
-                                                     int64_t out_row, bool accumulate) {                     \
+                                                     int64_t out_row, bool accumulate,                       \
+                                                     UnitSegments segments) {                                \
       SUM sums[ROWS][VECS];                                                                                  \
       _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i)                                                \
           _Pragma("GCC unroll 2") for (int v = 0; v < VECS; ++v) sums[i][v] = ZERO;                          \
       if (DENSE) a_row = 4;                                                                                  \
-      /* Three rows for a pointer: x86 addresses reach p, p + s and p + 2s. */                               \
-      const char* rows[(ROWS + 2) / 3];                                                                      \
-      _Pragma("GCC unroll 16") for (int i = 0; i < (ROWS + 2) / 3; ++i) rows[i] = a + 3 * i * a_row;         \
-      for (int64_t u = 0; u < units; ++u) {                                                                  \
-        VEC columns[VECS];                                                                                   \
-        _Pragma("GCC unroll 2") for (int v = 0; v < VECS; ++v) columns[v] = LOAD(b + v * LANES);             \
-        _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                            \
-          const VEC x = BROADCAST(unit_at(DENSE ? a + 4 * i : rows[i / 3] + (i % 3) * a_row));               \
-          _Pragma("GCC unroll 2") for (int v = 0; v < VECS; ++v) sums[i][v] =                                \
-              DOT(sums[i][v], x, columns[v]);                                                                \
-        }                                                                                                    \
-        b += 2 * LANES;                                                                                      \
-        a += a_unit;                                                                                         \
-        if (!DENSE) {                                                                                        \
-          _Pragma("GCC unroll 16") for (int i = 0; i < (ROWS + 2) / 3; ++i) rows[i] += a_unit;               \
+      for (int64_t s = 0; s < segments.count; ++s) {                                                         \
+        const char* at = segments.offsets ? a + segments.offsets[s] : a;                                     \
+        /* Three rows for a pointer: x86 addresses reach p, p + s and p + 2s. */                             \
+        const char* rows[(ROWS + 2) / 3];                                                                    \
+        _Pragma("GCC unroll 16") for (int i = 0; i < (ROWS + 2) / 3; ++i) rows[i] = at + 3 * i * a_row;      \
+        for (int64_t u = 0; u < units; ++u) {                                                                \
+          VEC columns[VECS];                                                                                 \
+          _Pragma("GCC unroll 2") for (int v = 0; v < VECS; ++v) columns[v] = LOAD(b + v * LANES);           \
+          _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                          \
+            const VEC x = BROADCAST(unit_at(DENSE ? at + 4 * i : rows[i / 3] + (i % 3) * a_row));            \
+            _Pragma("GCC unroll 2") for (int v = 0; v < VECS; ++v) sums[i][v] =                              \
+                DOT(sums[i][v], x, columns[v]);                                                              \
+          }                                                                                                  \
+          b += 2 * LANES;                                                                                    \
+          at += a_unit;                                                                                      \
+          if (!DENSE) {                                                                                      \
+            _Pragma("GCC unroll 16") for (int i = 0; i < (ROWS + 2) / 3; ++i) rows[i] += a_unit;             \
+          }                                                                                                  \
         }                                                                                                    \
       }                                                                                                      \
       _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                              \

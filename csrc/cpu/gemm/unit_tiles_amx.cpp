@@ -46,7 +46,7 @@ FL_AMX void add_int(int32_t* to, const int32_t* sums) {
 #define FL_DEFINE_AMX_TILE(NAME, TYPE, DOT, ADD)                                                             \
   template <int BANDS, int VECS>                                                                             \
   FL_AMX void NAME(int64_t units, const char* a, int64_t a_row, int64_t, const uint32_t* b, void* out,       \
-                   int64_t out_row, bool accumulate) {                                                       \
+                   int64_t out_row, bool accumulate, UnitSegments) {                                         \
     const char* panel = reinterpret_cast<const char*>(b);                                                    \
     _tile_zero(0);                                                                                           \
     if (VECS > 1) _tile_zero(1);                                                                             \

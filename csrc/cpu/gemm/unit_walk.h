@@ -62,7 +62,7 @@ void walk_units(const UnitSet& set, const UnitDepth& depth, const uint32_t* pack
           const int64_t high = std::min(height, rows - t * height);
           set.kernel[a.dense][vectors - 1][high - 1](depth.units_in(b), a.at + t * a.tile + b * a.block,
                                                      a.row, a.unit, panel + b * depth.block_units * width,
-                                                     sums + t * height * width, width, b > 0);
+                                                     sums + t * height * width, width, b > 0, {});
         }
       finish(sums, i0, rows, j0, used);
     }

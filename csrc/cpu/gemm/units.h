@@ -16,10 +16,17 @@ constexpr int kMaxUnitRows = 32;   // of a tile, all instruction sets
 constexpr int kUnitTileRows = 14;  // of tiles in vector registers
 constexpr int kUnitWidth = 32;     // the widest panel
 
-// Sums of a tile: out[i][j] (+)= the sum over u < units of a[i * a_row + u * a_unit] . b[u * width + j];
-// strides of A count bytes, those of out elements of 4 bytes.
+// Where the units of a row of A lie when they are in several runs of memory, as under the lines of a
+// convolution's kernel: `offsets` count bytes from the row's address. B has the units of all runs.
+struct UnitSegments {
+  const int64_t* offsets = nullptr;  // null: one run at the address itself
+  int64_t count = 1;
+};
+
+// Sums of a tile: out[i][j] (+)= the sum over u < units of a[i * a_row + u * a_unit] . b[u * width + j], for
+// each of the segments; strides of A count bytes, those of out elements of 4 bytes.
 using UnitKernel = void (*)(int64_t units, const char* a, int64_t a_row, int64_t a_unit, const uint32_t* b,
-                            void* out, int64_t out_row, bool accumulate);
+                            void* out, int64_t out_row, bool accumulate, UnitSegments segments);
 
 // The kernels of one instruction set for one kind of unit.
 struct UnitSet {
@@ -27,8 +34,8 @@ struct UnitSet {
   int width = 0;     // columns of a panel: two vectors
   int max_rows = 0;
   int unit_multiple = 1;  // units of a block are a multiple of this, with zeros for what is missing
-  // Whether A has to lie row by row, in whole tiles of 16 rows; otherwise `dense` panels (a_row is one unit)
-  // are quicker than rows.
+  // Whether A has to lie row by row, in whole tiles of 16 rows and one segment; otherwise `dense` panels
+  // (a_row is one unit) are quicker than rows.
   bool rows_only = false;
   UnitKernel kernel[2][2][kMaxUnitRows] = {};  // [A dense][vectors - 1][rows - 1]
   void (*begin)() = nullptr;                   // around the use of kernels on a thread, if any

@@ -9,7 +9,7 @@ namespace {
 // As pool_planes for the maximum, with the position of the first element that reaches it.
 template <class T>
 void max_planes_indexed(const PoolArgs& g) {
-  using C = compute_t<T>;
+  using C = pooled_t<T>;
   const PoolAxis &D = g.axes[0], &H = g.axes[1], &W = g.axes[2];
   const RowPlan plan(W);
   const int64_t in_plane = D.in * H.in * W.in, out_plane = D.out * H.out * W.out;
@@ -78,13 +78,16 @@ void max_planes_indexed(const PoolArgs& g) {
 }
 
 void max_pool(const PoolArgs& g) {
-  for_type(g.dtype, [&](auto type) {
+  const auto run = [&](auto type) {
     using T = typename decltype(type)::type;
     if (g.channels_last)
       g.indices ? pool_last<Max, T, true>(g) : pool_last<Max, T, false>(g);
     else
       g.indices ? max_planes_indexed<T>(g) : pool_planes<Max, T>(g);
-  });
+  };
+  if (g.dtype == DType::UInt8) return run(Type<uint8_t>{});
+  if (g.dtype == DType::Int8) return run(Type<int8_t>{});
+  for_type(g.dtype, run);
 }
 
 }  // namespace

@@ -13,6 +13,10 @@ namespace FL_ARCH {
 
 namespace {
 
+// The type that elements are combined in. Bytes are only compared, and need no room for sums.
+template <class T>
+using pooled_t = std::conditional_t<sizeof(T) == 1, T, compute_t<T>>;
+
 template <class C>
 constexpr C lowest() {
   if constexpr (std::is_floating_point_v<C>)
@@ -137,7 +141,7 @@ void store_row(const PoolArgs& g, const C* values, const C* inverse, int64_t out
 
 template <class Op, class T>
 void pool_planes(const PoolArgs& g) {
-  using C = compute_t<T>;
+  using C = pooled_t<T>;
   constexpr bool average = std::is_same_v<Op, Sum>;
   const PoolAxis &D = g.axes[0], &H = g.axes[1], &W = g.axes[2];
   const RowPlan plan(W);
@@ -206,7 +210,7 @@ void pool_planes(const PoolArgs& g) {
 
 template <class Op, class T, bool Indexed>
 void pool_last(const PoolArgs& g) {
-  using C = compute_t<T>;
+  using C = pooled_t<T>;
   constexpr bool average = std::is_same_v<Op, Sum>;
   const PoolAxis &D = g.axes[0], &H = g.axes[1], &W = g.axes[2];
   const int64_t channels = g.channels, rows = D.out * H.out;
@@ -239,12 +243,17 @@ void pool_last(const PoolArgs& g) {
                 v[c] = take ? value : v[c];
                 at[c] = take ? here : at[c];
               }
-            } else if (fresh) {
-#pragma GCC ivdep
-              for (int64_t c = 0; c < channels; ++c) v[c] = static_cast<C>(x[c]);
             } else {
+              // Stores of bytes may change anything that is not local, such as captured variables.
+              C* const to = v;
+              const int64_t count = channels;
+              if (fresh) {
 #pragma GCC ivdep
-              for (int64_t c = 0; c < channels; ++c) v[c] = Op::join(v[c], static_cast<C>(x[c]));
+                for (int64_t c = 0; c < count; ++c) to[c] = static_cast<C>(x[c]);
+              } else {
+#pragma GCC ivdep
+                for (int64_t c = 0; c < count; ++c) to[c] = Op::join(to[c], static_cast<C>(x[c]));
+              }
             }
             fresh = false;
           }

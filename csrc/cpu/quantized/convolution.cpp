@@ -1,12 +1,13 @@
 // Convolutions of eight bits: products of rows of bytes, a row the window under a position of the output.
 //
-// Activations lie channels-last, so that a window is a few runs of memory; rows are gathered for some hundred
-// positions at a time, while the kernel packs. Kernels of one channel each (depthwise) are added up tap by
-// tap.
+// Activations lie channels-last, so that a window is a few runs of memory. Kernels read these themselves
+// (direct_convolution.cpp), or rows are gathered for some hundred positions at a time, while the kernel
+// packs. Kernels of one channel each (depthwise) are added up tap by tap.
 #include <cstring>
 #include <vector>
 
 #include "cpu/gemm/byte_finish.h"
+#include "cpu/quantized/convolution.h"
 #include "cpu/quantized/packed.h"
 #include "dispatch/kernel.h"
 
@@ -20,28 +21,6 @@ using cpu::products::ByteWindow;
 using cpu::products::kUnitWidth;
 using cpu::products::Range;
 using cpu::products::RowGrid;
-
-// A convolution widened to three spatial dimensions.
-struct Geometry {
-  int64_t batch, channels, outputs, groups;
-  int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
-  int64_t stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, padding[3] = {0, 0, 0};
-
-  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-  int64_t positions() const { return out[0] * out[1] * out[2]; }
-  int64_t group_channels() const { return channels / groups; }
-  bool is_depthwise() const { return groups == channels && outputs == channels && channels > 1; }
-  bool is_pointwise() const {
-    for (int d = 0; d < 3; ++d)
-      if (kernel[d] != 1 || stride[d] != 1 || padding[d] != 0) return false;
-    return groups == 1;
-  }
-  // The place in the input under a tap at an output index, along dimension d.
-  int64_t under(int d, int64_t index, int64_t tap) const {
-    return index * stride[d] - padding[d] + tap * dilation[d];
-  }
-  bool inside(int d, int64_t at) const { return at >= 0 && at < in[d]; }
-};
 
 int64_t argument(const char* name, IntSpan values, int i, int dims) {
   FL_CHECK(values.size() == 1 || static_cast<int>(values.size()) == dims, "[", name, "] expected 1 or ", dims,
@@ -101,16 +80,19 @@ class WindowRows : public ByteRows {
         is_signed_(is_signed),
         grid_(grid) {
     if (is_signed) grid_.zero += 128;
-    if (!is_signed && g.is_pointwise()) direct = data_, row_stride = g.channels, direct_grid = grid_;
+    const bool whole = g.group_channels() % kRunMultiple == 0;
+    if (!is_signed && whole && g.is_pointwise()) direct = data_, row_stride = g.channels, direct_grid = grid_;
   }
 
   RowGrid fill(int64_t row, uint8_t* to) const override {
     const int64_t n = row / g_.positions(), p = row % g_.positions();
     const int64_t z = p / (g_.out[1] * g_.out[2]), y = p / g_.out[2] % g_.out[1], x = p % g_.out[2];
-    const int64_t each = g_.group_channels(), run = g_.kernel[2] * each;
+    const int64_t each = g_.group_channels(), run = packed_run(g_.kernel[2], each);
+    const int64_t rest = run - g_.kernel[2] * each;
     for (int64_t i = 0; i < g_.kernel[0]; ++i)
       for (int64_t j = 0; j < g_.kernel[1]; ++j, to += run) {
         const int64_t zi = g_.under(0, z, i), yi = g_.under(1, y, j);
+        std::memset(to + run - rest, grid_.zero, size_t(rest));
         if (!g_.inside(0, zi) || !g_.inside(1, yi))
           std::memset(to, grid_.zero, size_t(run));
         else
@@ -148,14 +130,32 @@ class WindowRows : public ByteRows {
 };
 
 PackedShape packed_shape(const Tensor& weight, int64_t groups) {
-  return {weight.size(0), weight.size(0) ? weight.numel() / weight.size(0) : 0, groups};
+  int64_t lines = 1;
+  for (int64_t d = 2; d + 1 < weight.dim(); ++d) lines *= weight.size(d);
+  return {weight.size(0), lines * packed_run(weight.size(-1), weight.size(1)), groups};
+}
+
+// Rows of (kernel..., channels), as windows lie, whose lines are whole runs.
+Tensor rows_of_runs(const Tensor& weight) {
+  const Tensor laid = in_channels_last(weight);
+  const int64_t line = weight.size(-1) * weight.size(1), run = packed_run(weight.size(-1), weight.size(1));
+  if (line == run || weight.numel() == 0) return laid;
+  const int64_t lines = weight.numel() / line;
+  const Tensor rows = empty({lines, run}, {DType::Int8, Device()});
+  const auto* from = reinterpret_cast<const int8_t*>(laid.raw());
+  for (int64_t i = 0; i < lines; ++i) {
+    int8_t* to = rows.data<int8_t>() + i * run;
+    std::copy_n(from + i * line, line, to);
+    std::fill(to + line, to + run, int8_t(0));
+  }
+  return rows;
 }
 
 bool is_depthwise(const Tensor& weight, int64_t groups) {
   return weight.size(1) == 1 && groups == weight.size(0) && groups > 1;
 }
 
-// Rows of (kernel..., channels), as windows lie; of depthwise kernels one row of channels for each tap.
+// Rows of runs; of depthwise kernels one row of channels for each tap.
 Tensor int8_convolution_pack(const Tensor& weight, int64_t groups) {
   FL_CHECK(weight.dim() >= 3 && weight.dim() <= 5 && weight.dtype() == DType::Int8 && groups > 0 &&
                weight.size(0) % groups == 0,
@@ -163,16 +163,17 @@ Tensor int8_convolution_pack(const Tensor& weight, int64_t groups) {
            " groups, got ", weight.sizes(), " of ", name_of(weight.dtype()));
   const PackedShape shape = packed_shape(weight, groups);
   if (is_depthwise(weight, groups)) {
-    const Tensor out = empty({shape.rows * shape.k}, {DType::UInt8, weight.device()});
+    const int64_t taps = weight.numel() / shape.rows;
+    const Tensor out = empty({weight.numel()}, {DType::UInt8, weight.device()});
     if (out.is_meta()) return out;
     const Tensor rows = contiguous(weight);
     for (int64_t c = 0; c < shape.rows; ++c)
-      for (int64_t t = 0; t < shape.k; ++t)
-        out.data<uint8_t>()[t * shape.rows + c] = uint8_t(rows.data<int8_t>()[c * shape.k + t]);
+      for (int64_t t = 0; t < taps; ++t)
+        out.data<uint8_t>()[t * shape.rows + c] = uint8_t(rows.data<int8_t>()[c * taps + t]);
     return out;
   }
   if (weight.is_meta()) return packed_rows(nullptr, shape, weight.device());
-  return packed_rows(reinterpret_cast<const int8_t*>(in_channels_last(weight).raw()), shape, weight.device());
+  return packed_rows(reinterpret_cast<const int8_t*>(rows_of_runs(weight).raw()), shape, weight.device());
 }
 
 // ---- depthwise ---------------------------------------------------------------------------------
@@ -262,10 +263,16 @@ Tensor int8_convolution(const Tensor& input, double input_scale, int64_t input_z
     multiply_depthwise(g, x, laid, grid, finishing.columns_from(0, g.outputs));
     return out;
   }
+  const bool is_signed = x.dtype() == DType::Int8;
   for (int64_t group = 0; group < groups; ++group) {
-    const WindowRows source(g, x.raw(), x.dtype() == DType::Int8, group, grid);
-    cpu::products::multiply_bytes(g.batch * g.positions(), source, group_of(laid, shape, group),
-                                  finishing.columns_from(group * (g.outputs / groups), g.outputs));
+    const cpu::products::PackedBytes weights = group_of(laid, shape, group);
+    const ByteFinish finish = finishing.columns_from(group * (g.outputs / groups), g.outputs);
+    if (is_direct(g, finish.b_zeros != nullptr)) {
+      multiply_direct(g, x.raw(), is_signed, grid, group, weights, finish);
+      continue;
+    }
+    const WindowRows source(g, x.raw(), is_signed, group, grid);
+    cpu::products::multiply_bytes(g.batch * g.positions(), source, weights, finish);
   }
   return out;
 }

@@ -192,13 +192,18 @@ Tensor int_mm(const Tensor& self, const Tensor& mat2) {
   const int64_t m = self.size(0), k = self.size(1), n = mat2.size(1);
   const Tensor out = empty({m, n}, {DType::Int32, self.device()});
   if (out.is_meta() || out.numel() == 0) return out;
+  const Tensor rows = contiguous(self);
+  const StoredRows source(rows.raw(), self.dtype() == DType::Int8, k, k, {1.0f, 0});
+  if (cpu::products::multiplies_few_rows(m, k, mat2.stride(0), mat2.stride(1))) {
+    cpu::products::multiply_few_rows(m, source, k, n, mat2.data<int8_t>(), mat2.stride(0), mat2.stride(1),
+                                     out.data<int32_t>());
+    return out;
+  }
   const int64_t panels = cpu::products::packed_byte_panels(k, n);
   const Tensor packed = empty({panels + cpu::products::packed_byte_columns(n)}, {DType::Int32, Device()});
   auto* to = reinterpret_cast<uint32_t*>(packed.data<int32_t>());
   int32_t* sums = packed.data<int32_t>() + panels;
   cpu::products::pack_bytes(k, n, mat2.data<int8_t>(), mat2.stride(0), mat2.stride(1), to, sums);
-  const Tensor rows = contiguous(self);
-  const StoredRows source(rows.raw(), self.dtype() == DType::Int8, k, k, {1.0f, 0});
   ByteFinish finish;
   finish.out = out.raw(), finish.out_dtype = DType::Int32, finish.out_row = n;
   cpu::products::multiply_bytes(m, source, {k, n, to, sums}, finish);

@@ -3,6 +3,8 @@
 // Few rows, as when text is generated, read the weights once, at the speed of memory, and turn them into
 // floats in registers. For more rows blocks of weights become matrices of floats that stay in the cache, and
 // products follow.
+#include <immintrin.h>
+
 #include <cstring>
 #include <vector>
 
@@ -75,35 +77,75 @@ bool multiplies_itself(DType dtype) {
 
 // ---- eight bits --------------------------------------------------------------------------------
 
-// Dots of m rows with a row of weights, four at a time.
-FL_INLINE void dot_row(const float* x, int64_t m, int64_t k, const int8_t* w, float* out, int64_t out_row,
-                       float scale) {
-  int64_t i = 0;
-  for (; i + 4 <= m; i += 4) {
-    const float *x0 = x + i * k, *x1 = x0 + k, *x2 = x1 + k, *x3 = x2 + k;
-    float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-#pragma omp simd reduction(+ : s0, s1, s2, s3)
-    for (int64_t p = 0; p < k; ++p) {
-      const float value = float(w[p]);
-      s0 += x0[p] * value, s1 += x1[p] * value, s2 += x2[p] * value, s3 += x3[p] * value;
-    }
-    out[i * out_row] = s0 * scale, out[(i + 1) * out_row] = s1 * scale;
-    out[(i + 2) * out_row] = s2 * scale, out[(i + 3) * out_row] = s3 * scale;
-  }
-  for (; i < m; ++i) {
-    float sum = 0;
+// Dots of a row with a row of weights.
+float dot_row(const float* x, const int8_t* w, int64_t k) {
+  float sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t p = 0; p < k; ++p) sum += x[i * k + p] * float(w[p]);
-    out[i * out_row] = sum * scale;
+  for (int64_t p = 0; p < k; ++p) sum += x[p] * float(w[p]);
+  return sum;
+}
+
+// Where dots come from and go to; rows of x and of weights have k elements.
+struct Dots {
+  const float* x;
+  const int8_t* weights;
+  const float* scales;
+  int64_t k;
+  float* out;
+  int64_t out_row;
+};
+
+// Sums of ROWS rows with COLUMNS rows of weights, so many of each that loads and sums are in flight together.
+template <int ROWS, int COLUMNS>
+FL_AVX512 void dot_block(const Dots& d, int64_t row, int64_t column) {
+  __m512 sums[ROWS][COLUMNS];
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < COLUMNS; ++j) sums[i][j] = _mm512_setzero_ps();
+  const float* x = d.x + row * d.k;
+  const int8_t* w = d.weights + column * d.k;
+  for (int64_t p = 0; p < d.k; p += 16) {
+    const __mmask16 lanes = d.k - p >= 16 ? __mmask16(0xffff) : __mmask16((1u << (d.k - p)) - 1);
+    __m512 values[ROWS];
+#pragma GCC unroll 4
+    for (int i = 0; i < ROWS; ++i) values[i] = _mm512_maskz_loadu_ps(lanes, x + i * d.k + p);
+#pragma GCC unroll 8
+    for (int j = 0; j < COLUMNS; ++j) {
+      const __m128i bytes = _mm_maskz_loadu_epi8(lanes, w + j * d.k + p);
+      const __m512 numbers = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+#pragma GCC unroll 4
+      for (int i = 0; i < ROWS; ++i) sums[i][j] = _mm512_fmadd_ps(values[i], numbers, sums[i][j]);
+    }
   }
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < COLUMNS; ++j)
+      d.out[(row + i) * d.out_row + column + j] = _mm512_reduce_add_ps(sums[i][j]) * d.scales[column + j];
 }
-void dot_any(const float* x, int64_t m, int64_t k, const int8_t* w, float* out, int64_t out_row,
-             float scale) {
-  dot_row(x, m, k, w, out, out_row, scale);
+
+template <int COLUMNS>
+FL_AVX512 void dot_rows(const Dots& d, int64_t m, int64_t column) {
+  int64_t row = 0;
+  for (; row + 4 <= m; row += 4) dot_block<4, COLUMNS>(d, row, column);
+  if (m - row == 3) dot_block<3, COLUMNS>(d, row, column);
+  if (m - row == 2) dot_block<2, COLUMNS>(d, row, column);
+  if (m - row == 1) dot_block<1, COLUMNS>(d, row, column);
 }
-FL_AVX512 void dot_any_avx512(const float* x, int64_t m, int64_t k, const int8_t* w, float* out,
-                              int64_t out_row, float scale) {
-  dot_row(x, m, k, w, out, out_row, scale);
+
+// Columns [begin, end) of the product of m rows.
+void dot_columns(const Dots& d, int64_t m, int64_t begin, int64_t end) {
+  int64_t column = begin;
+  if (cpu::products::isa() == cpu::products::Isa::Avx512) {
+    for (; m == 1 && column + 8 <= end; column += 8) dot_block<1, 8>(d, 0, column);
+    for (; column + 4 <= end; column += 4) dot_rows<4>(d, m, column);
+    for (; column < end; ++column) dot_rows<1>(d, m, column);
+  }
+  for (; column < end; ++column)
+    for (int64_t i = 0; i < m; ++i)
+      d.out[i * d.out_row + column] =
+          dot_row(d.x + i * d.k, d.weights + column * d.k, d.k) * d.scales[column];
 }
 
 template <class T>
@@ -131,11 +173,8 @@ Tensor weight_int8pack_mm(const Tensor& self, const Tensor& mat2, const Tensor& 
     return to_dtype(multiply_int8<float>(as_floats(self), n, w, steps.data<float>()), self.dtype());
   }
   const Tensor x = as_floats(self), out = empty({m, n}, {DType::Float, self.device()});
-  const auto dots = cpu::products::isa() == cpu::products::Isa::Avx512 ? dot_any_avx512 : dot_any;
-  over_weights(n, double(k), [&](int64_t begin, int64_t end) {
-    for (int64_t j = begin; j < end; ++j)
-      dots(x.data<float>(), m, k, w + j * k, out.data<float>() + j, n, steps.data<float>()[j]);
-  });
+  const Dots dots{x.data<float>(), w, steps.data<float>(), k, out.data<float>(), n};
+  over_weights(n, double(k), [&](int64_t begin, int64_t end) { dot_columns(dots, m, begin, end); });
   return to_dtype(out, self.dtype());
 }
 

@@ -487,9 +487,12 @@ def nn_fractional_max_pool3d_with_indices(input, kernel_size, output_size, outpu
 
 tag(
     "averages",
-    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d max_pool1d "
-    "max_pool2d max_pool3d nn_adaptive_avg_pool2d nn_adaptive_avg_pool3d nn_adaptive_max_pool2d nn_max_pool1d "
-    "nn_max_pool2d nn_max_pool3d",
+    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d "
+    "nn_adaptive_avg_pool2d nn_adaptive_avg_pool3d",
+)
+tag(
+    "chooses",
+    "max_pool1d max_pool2d max_pool3d nn_adaptive_max_pool2d nn_max_pool1d nn_max_pool2d nn_max_pool3d",
 )
 tag(
     "constant_gradient",
