@@ -528,7 +528,7 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
             "[batch_isend_irecv] Invalid ``p2p_op_list``. Each op is expected to to be of type ``torch.distributed.P2POp``."
         )
     if not p2p_op_list:
-        raise ValueError("[batch_isend_irecv] expected at least one operation, got none")
+        raise IndexError("[batch_isend_irecv] expected at least one operation, got none")
     member = _member_group(p2p_op_list[0].group)
     together = getattr(member._native, "batch", None) if member is not None else None
     with together([item.tensor for item in p2p_op_list]) if together is not None else contextlib.nullcontext():

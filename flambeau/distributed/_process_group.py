@@ -23,6 +23,8 @@ def reduction_of(op: Any) -> tuple[int, Any]:
         return (int(ReduceOp.SUM), op.factor) if op.op == ReduceOp.PREMUL_SUM else (int(op.op), None)
     if op == ReduceOp.PREMUL_SUM:
         raise ValueError("[ReduceOp] expected PREMUL_SUM with a factor (_make_nccl_premul_sum), got none")
+    if not isinstance(op, int):
+        raise TypeError(f"[ReduceOp] expected a reduction of ReduceOp, got {op!r}")
     return int(op), None
 
 

@@ -304,10 +304,10 @@ def init_device_mesh(
     if not groups.is_initialized():
         groups.init_process_group()
     size, world = math.prod(mesh_shape), groups.get_world_size()
-    if size != world:
+    if size > world:
         raise RuntimeError(
-            f"[init_device_mesh] expected a mesh of all {world} processes, got shape {tuple(mesh_shape)}: Mesh should not be "
-            "bigger than default world size"
+            f"[init_device_mesh] expected a mesh of at most {world} processes, got shape {tuple(mesh_shape)}: Mesh should not "
+            "be bigger than default world size"
         )
     ranks = flambeau.arange(size, dtype=flambeau.int32).view(tuple(mesh_shape))
     return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names)

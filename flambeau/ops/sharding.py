@@ -83,6 +83,8 @@ class Partial(Placement):
         return f"Partial({self.reduce_op})"
 
     def __str__(self) -> str:
+        if self.reduce_op.startswith("norm"):
+            return f"_NormP({float(self.reduce_op.removeprefix('norm')):g})"
         return f"P({self.reduce_op})"
 
 

@@ -290,10 +290,6 @@ def distribute_tensor(
             )
         return tensor
     normal = normalize_placements(placements, mesh, tensor.dim())
-    if any(isinstance(p, Partial) for p in normal):
-        raise RuntimeError(
-            f"[distribute_tensor] Trying to distribute tensor with unsupported placements {normal} on device mesh!"
-        )
     with flambeau.no_grad():
         whole = tensor.detach()
         if src_data_rank is not None and whole.is_meta and recording.depth:

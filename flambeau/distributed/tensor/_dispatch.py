@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau
+from flambeau import _C
+from flambeau.distributed import _collectives as collectives
 from flambeau.distributed.tensor import _rules
 from flambeau.distributed.tensor._redistribute import redistribute_local
 from flambeau.distributed.tensor._spec import DTensorSpec, TensorMeta, local_shape
@@ -52,7 +54,8 @@ def _collect(values: list[Any], kind: type) -> tuple[list[int], Any]:
 def _placements(name: str, value: Any, kind: type, mesh: Any) -> tuple[Placement, ...]:
     if isinstance(value, kind):
         return value._spec.placements
-    if value.dim() == 0 or value.numel() == 1 or implicit_replication:
+    # What derivatives make beside the tensors they are given is the same on every process.
+    if value.dim() == 0 or value.numel() == 1 or implicit_replication or _C._in_backward():
         return (Replicate(),) * mesh.ndim
     raise RuntimeError(
         f"[{name}] got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor before calling distributed "
@@ -112,6 +115,8 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         result = handlers[name](kind, args)
         if result is not NotImplemented:
             return result
+    if name in _DRAWS:
+        return _draw(kind, func, args, kwargs)
     parts = aten_parts.find(func._full_name)
     if parts is not None and _writes_lists(func):
         if _is_aligned(kind, args):
@@ -156,6 +161,32 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if not returns_tensors:
         return result
     return _wrap_all(kind, result, result_on_meta, mesh, given)
+
+
+# Fill a tensor, or one like it, with random numbers.
+_DRAWS = frozenset(("rand_like", "randn_like", "uniform_", "normal_"))
+
+
+def _draw(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Random numbers of the whole from a seed that the first process draws, so that they do not depend on the mesh."""
+    target, mesh = args[0], args[0]._spec.mesh
+    seed = flambeau.randint(0, 2**31, (1,))
+    for mesh_dim in range(mesh.ndim):
+        collectives.broadcast(seed, group=mesh.get_group(mesh_dim), group_src=0)
+    whole = flambeau.empty(tuple(target.shape), dtype=kwargs.get("dtype") or target.dtype, device=target.device)
+    everywhere, own = (Replicate(),) * mesh.ndim, _drawn_placements(target)
+    generator = flambeau.Generator(target.device).manual_seed(int(seed))
+    fill = {"rand_like": "uniform_", "randn_like": "normal_"}.get(_name(func), _name(func))
+    getattr(whole, fill)(*args[1:], generator=generator)
+    local = redistribute_local(whole, mesh, whole.shape, everywhere, own)
+    if _writes(func):
+        target._local_tensor.copy_(local)
+        return target
+    return _wrap(kind, local, mesh, own, whole)
+
+
+def _drawn_placements(target: Any) -> tuple[Placement, ...]:
+    return tuple(Replicate() if isinstance(p, Partial) else p for p in target._spec.placements)
 
 
 def _writes_lists(func: Any) -> bool:
