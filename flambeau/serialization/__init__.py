@@ -411,6 +411,15 @@ def load(
         return _trusting_load(data, loader, pickle_module, encoding)
 
 
+def _load_in_place(memory: memoryview) -> Any:
+    """What `save` wrote, at its place in mapped memory: tensors read it there, as far as it is aligned."""
+    _refuse_other_formats(bytes(memory[:300]))
+    source = MemorySource(memory)
+    loader = _Loader(Reader(source), None, "cpu")
+    loader._mapping = memory
+    return _safe.SafeUnpickler(loader.reader.read("data.pkl"), loader.storage, "utf-8").load()
+
+
 def _refuse_other_formats(head: bytes) -> None:
     if head[:4] == b"PK\x03\x04":
         return
@@ -475,8 +484,8 @@ class _Loader:
         result = None
         if self._mapping is not None and not self._swap and size:
             start = self.reader.start(name)
-            if start is not None and start % 8 == 0 and start + size <= len(self._mapping):
-                address, owner = _C._buffer_address(self._mapping)
+            address, owner = _C._buffer_address(self._mapping)
+            if start is not None and (address + start) % 8 == 0 and start + size <= len(self._mapping):
                 result = _C._from_pointer(owner, address + start, (size,), (1,), flambeau.uint8)
         if result is None:
             size = self.reader.size(name)

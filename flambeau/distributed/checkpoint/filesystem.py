@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import mmap
 import os
 import re
 import uuid
@@ -34,8 +35,12 @@ from flambeau.distributed.checkpoint.planner import (
     WriteItemType,
 )
 from flambeau.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult, completed
+from flambeau.serialization import _load_in_place
 
 __all__ = ["FileSystemReader", "FileSystemWriter"]
+
+
+_ALIGNMENT = 64  # as records of the archives inside are
 
 
 def _sync(path: Path) -> None:
@@ -87,6 +92,8 @@ class FileSystemWriter(StorageWriter):
         results = []
         with open(self.path / name, "wb") as file:
             for item in plan.items:
+                # Aligned, so that tensors can be read where they lie.
+                file.write(bytes(-file.tell() % _ALIGNMENT))
                 start = file.tell()
                 file.write(self._bytes(item, planner.resolve_data(item)))
                 size = file.tell() - start
@@ -166,25 +173,36 @@ class FileSystemReader(StorageReader):
         by_chunk: dict[Any, list[ReadItem]] = {}
         for item in plan.items:
             by_chunk.setdefault(item.storage_index, []).append(item)
+        mapped: dict[str, memoryview] = {}
         for index, items in by_chunk.items():
-            raw = self._raw(self.storage_data[index])
+            raw = self._raw(self.storage_data[index], mapped)
             if items[0].type is LoadItemType.BYTE_IO:
-                planner.load_bytes(items[0], raw)
+                planner.load_bytes(items[0], io.BytesIO(raw))
                 continue
-            saved = flambeau.load(raw, map_location="cpu", weights_only=True)
+            saved = _read(raw)
             saved = saved._local_tensor if hasattr(saved, "_local_tensor") else saved
             for item in items:
                 deliver(item, saved, planner)
         return completed(None)
 
-    def _raw(self, place: _StorageInfo) -> io.BytesIO:
-        with open(self.path / place.relative_path, "rb") as file:
-            file.seek(place.offset)
-            return io.BytesIO(file.read(place.length))
+    def _raw(self, place: _StorageInfo, mapped: dict[str, memoryview]) -> memoryview:
+        """The bytes of a chunk in its mapped file: only what is copied out of a chunk is read from the disk."""
+        if place.relative_path not in mapped:
+            with open(self.path / place.relative_path, "rb") as file:
+                mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            mapped[place.relative_path] = memoryview(mapping)
+        return mapped[place.relative_path][place.offset : place.offset + place.length]
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
         return FileSystemWriter.validate_checkpoint_id(checkpoint_id)
+
+
+def _read(raw: memoryview) -> Any:
+    """A saved tensor; in place where it is an archive, which other formats are not."""
+    if bytes(raw[:4]) == b"PK\x03\x04":
+        return _load_in_place(raw)
+    return flambeau.load(io.BytesIO(raw), map_location="cpu", weights_only=True)
 
 
 def deliver(item: ReadItem, saved: Any, planner: LoadPlanner) -> None:

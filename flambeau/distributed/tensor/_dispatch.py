@@ -24,6 +24,7 @@ __all__ = ["dispatch"]
 
 _told: set[str] = set()
 _PLAIN: Any = contextlib.nullcontext()
+_META = flambeau.device("meta")
 implicit_replication = False
 # Operators that a block such as `loss_parallel` computes itself: (class, arguments) to result, or NotImplemented.
 handlers: dict[str, Callable[[Any, tuple[Any, ...]], Any]] = {}
@@ -138,7 +139,7 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         )
     current = [_placements(name, values[place], kind, mesh) for place in places]
     returns_tensors = any("Tensor" in str(returned) for returned in func._schema.returns)
-    on_meta = list(values)
+    on_meta = [_META if isinstance(value, flambeau.device) else value for value in values]
     with _disable_current_modes() if is_in_torch_dispatch_mode() else _PLAIN:  # a recorder is not to see this
         metas = [_meta(values[place]) for place in places]
         for place, meta in zip(places, metas):

@@ -10,7 +10,7 @@ sharding(
 )(along(lambda call: [call.arguments["dim"]]))
 
 
-@sharding("native_layer_norm")
+@sharding("native_layer_norm", "_fused_rms_norm")
 def layer_norm(call: Call) -> Decision | None:
     placement = call.placements[0]
     rows = call.tensors[0].dim() - len(call.arguments["normalized_shape"])
