@@ -203,7 +203,8 @@ def main(args: Any = None) -> None:
     try:
         run(parse_args(args))
     except ChildFailedError as error:
-        print(error.format_msg(), file=sys.stderr)
+        kind = type(error)
+        print(f"{kind.__module__}.{kind.__qualname__}: {error.format_msg()}", file=sys.stderr)
         sys.exit(1)
     except SignalException as error:
         sys.exit(128 + int(error.sigval))

@@ -174,6 +174,7 @@ class Agent:
             "LOCAL_WORLD_SIZE": job.workers, "WORLD_SIZE": round_.world_size, "GROUP_WORLD_SIZE": round_.nodes,
             "ROLE_WORLD_SIZE": round_.world_size, "MASTER_ADDR": self.host, "MASTER_PORT": self.port,
             "TORCHELASTIC_RESTART_COUNT": self.restarts, "TORCHELASTIC_MAX_RESTARTS": job.max_restarts,
+            "TORCHELASTIC_SIGNALS_TO_HANDLE": ",".join(job.signals),
             "TORCHELASTIC_RUN_ID": job.run_id, "TORCHELASTIC_USE_AGENT_STORE": True,
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
             "FLAMBEAU_ROUND": round_.number,
