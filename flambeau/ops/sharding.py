@@ -178,6 +178,11 @@ def fresh(call: Call) -> Decision | None:
     return call.first(placement)
 
 
+def drawn(call: Call) -> Decision | None:
+    """Random numbers; the whole is drawn alike on all processes, of which each keeps its part."""
+    return fresh(call)
+
+
 def without_dims(call: Call, placement: Shard) -> Placement:
     """Where a division is after a reduction of other dimensions."""
     keeps = call.outputs[0].dim() == call.tensors[0].dim()

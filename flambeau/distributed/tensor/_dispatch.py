@@ -116,7 +116,7 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         result = handlers[name](kind, args)
         if result is not NotImplemented:
             return result
-    if name in _DRAWS:
+    if _rules.draws(func._full_name):
         return _draw(kind, func, args, kwargs)
     parts = aten_parts.find(func._full_name)
     if parts is not None and _writes_lists(func):
@@ -164,22 +164,18 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return _wrap_all(kind, result, result_on_meta, mesh, given)
 
 
-# Fill a tensor, or one like it, with random numbers.
-_DRAWS = frozenset(("rand_like", "randn_like", "uniform_", "normal_"))
-
-
 def _draw(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Random numbers of the whole from a seed that the first process draws, so that they do not depend on the mesh."""
     target, mesh = args[0], args[0]._spec.mesh
     seed = flambeau.randint(0, 2**31, (1,))
     for mesh_dim in range(mesh.ndim):
         collectives.broadcast(seed, group=mesh.get_group(mesh_dim), group_src=0)
-    whole = flambeau.empty(tuple(target.shape), dtype=kwargs.get("dtype") or target.dtype, device=target.device)
-    everywhere, own = (Replicate(),) * mesh.ndim, _drawn_placements(target)
-    generator = flambeau.Generator(target.device).manual_seed(int(seed))
-    fill = {"rand_like": "uniform_", "randn_like": "normal_"}.get(_name(func), _name(func))
-    getattr(whole, fill)(*args[1:], generator=generator)
-    local = redistribute_local(whole, mesh, whole.shape, everywhere, own)
+    whole = flambeau.empty(tuple(target.shape), dtype=target.dtype, device=target.device)
+    with flambeau.random.fork_rng():
+        flambeau.manual_seed(int(seed))
+        whole = func(whole, *args[1:], **kwargs)
+    own = _drawn_placements(target)
+    local = redistribute_local(whole, mesh, whole.shape, (Replicate(),) * mesh.ndim, own)
     if _writes(func):
         target._local_tensor.copy_(local)
         return target

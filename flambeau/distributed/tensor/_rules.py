@@ -33,6 +33,12 @@ def _rule_of(name: str) -> sharding.Rule | None:
     return sharding.reduction if op_record.kind == "reduction" else None
 
 
+@functools.cache
+def draws(name: str) -> bool:
+    """Whether an operator fills a tensor, or one like it, with random numbers."""
+    return _rule_of(name) is sharding.drawn
+
+
 def _by_registered(rule: Callable[..., Any], args: list[Any], call: Call) -> Decision | None:
     """The choice of a program's rule that moves the fewest elements."""
     best: tuple[int, Decision] | None = None
