@@ -572,7 +572,7 @@ _LAZY: tuple[tuple[str, str, Callable[..., Any]], ...] = (
     ("flambeau.utils.checkpoint", "checkpoint", opaque.checkpoint),
     *(
         ("flambeau.distributed.tensor._api", name, wrappers.constructor("flambeau.distributed.tensor._api", name))
-        for name in "_from_local distribute_tensor empty full ones rand randn zeros".split()
+        for name in ("_from_local", "distribute_tensor", "_make", "_random")
     ),
 )
 
