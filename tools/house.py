@@ -35,6 +35,7 @@ NATIVE_LAYERS = {
     "runtime": ("core", "dispatch", "autograd", "ops", "compiled", "definitions"),
     "script": ("core", "dispatch", "autograd", "ops", "definitions", "runtime"),
     "lazy": ("core", "dispatch", "autograd", "ops"),
+    "pjrt": ("core",),
     "distributed": ("core", "dispatch", "autograd", "ops"),
     "gloo": ("distributed",),
     "python": (
@@ -47,6 +48,7 @@ NATIVE_LAYERS = {
         "compiled",
         "definitions",
         "lazy",
+        "pjrt",
         "runtime",
         "distributed",
     ),

@@ -72,6 +72,7 @@ void add_memory(PyObject* module);
 void add_lazy(PyObject* module);
 void add_outside(PyObject* module);
 void add_opencl(PyObject* module);
+void add_pjrt(PyObject* module);
 void add_profiling(PyObject* module);
 
 }  // namespace fl::py

@@ -46,6 +46,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_library(module.get());
     add_outside(module.get());
     add_opencl(module.get());
+    add_pjrt(module.get());
     add_lazy(module.get());
     add_dispatch_modes(module.get());
     add_autograd(module.get());

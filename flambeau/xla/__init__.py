@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import flambeau as fl
@@ -100,11 +100,11 @@ def manual_seed(seed: int, device: Any = None) -> None:
     fl.manual_seed(seed)
 
 
-def load(path: str) -> Any:
+def load(path: str, options: Mapping[str, Any] | None = None) -> Any:
     """Opens a PJRT plugin by its path; see `flambeau.xla.pjrt`."""
     from flambeau.xla import pjrt
 
-    return pjrt.Plugin(path)
+    return pjrt.Plugin(path, options)
 
 
 def _program(graph: Graph, inputs: list[Any], reason: str) -> Any:

@@ -1,4 +1,8 @@
-"""Programs on jaxlib's PJRT client. Tensors go in and out by DLPack; memory that is aligned to 64 bytes is not copied."""
+"""Programs on a PJRT client: jaxlib's, or that of a plugin (`pjrt.py`).
+
+With jaxlib tensors go in and out by DLPack; memory that is aligned to 64 bytes is not copied. A program remembers the buffers
+of its last inputs: parameters lie where they lay before, so that the next run passes them on as they are.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,9 @@ from typing import Any
 import flambeau as fl
 from flambeau.utils.dlpack import from_dlpack, to_dlpack
 
-__all__ = ["Program", "load", "platform"]
+__all__ = ["Program", "load", "platform", "use"]
+
+_plugin: Any = None  # in place of jaxlib
 
 
 @functools.cache
@@ -21,45 +27,66 @@ def _client() -> Any:
 
 
 def platform() -> str:
-    return str(_client().platform)
+    return str(_client().platform if _plugin is None else _plugin.platform)
+
+
+def use(plugin: Any) -> None:
+    """Programs run on a plugin from now on; None stands for jaxlib. Those that were compiled before are forgotten."""
+    global _plugin
+    _plugin = plugin
+    fl._C._lazy_set("xla", fl.device("cpu"), 0)
+
+
+class _JaxProgram:
+    """A compiled module on jaxlib's client."""
+
+    def __init__(self, text: str) -> None:
+        from jaxlib import _jax
+
+        self._import = _jax.dlpack_managed_tensor_to_buffer
+        self._export = _jax.buffer_to_dlpack_managed_tensor
+        client = _client()
+        self._device = client.local_devices()[0]
+        self._execute = client.compile_and_load(
+            text.encode(), _jax.DeviceList(tuple(client.local_devices())), _jax.CompileOptions()
+        ).execute_sharded
+        self._addresses: list[int] = []  # of the inputs of the last run, whose buffers keep their memory
+        self._buffers: list[Any] = []
+
+    def __call__(self, inputs: list[Any]) -> list[Any]:
+        known, buffers = self._addresses, self._buffers
+        if len(known) != len(inputs):
+            known, buffers = [0] * len(inputs), [None] * len(inputs)
+        for at, tensor in enumerate(inputs):
+            address = tensor.data_ptr()
+            if known[at] != address or not address:
+                plain = tensor.detach().contiguous()
+                buffers[at] = self._import(to_dlpack(plain), self._device, None)
+                # A copy says nothing about the memory that it was made of.
+                known[at] = address if buffers[at].unsafe_buffer_pointer() == address else 0
+        self._addresses, self._buffers = known, buffers
+        results = self._execute(buffers).disassemble_into_single_device_arrays()
+        return [from_dlpack(self._export(r[0], None)) for r in results]
 
 
 class Program:
     """A compiled module, and which of its results are written over inputs."""
 
     def __init__(self, text: str, outputs: int, written: list[int], used: list[int], draws: int = 0) -> None:
-        from jaxlib import _jax
-
-        self._jax = _jax
-        client = _client()
-        self.device = client.local_devices()[0]
-        self.executable = client.compile_and_load(
-            text.encode(), _jax.DeviceList(tuple(client.local_devices())), _jax.CompileOptions()
-        )
+        self._run = _JaxProgram(text) if _plugin is None else _plugin.compile(text)
         self.outputs, self.written, self.used, self.draws = outputs, written, used, draws
         self.text = text
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
-        jax = self._jax
-        given = [inputs[i] for i in self.used]
+        given = inputs if len(self.used) == len(inputs) else [inputs[i] for i in self.used]
         if self.draws:
             from flambeau.xla.draws import state_rows
 
-            given.append(state_rows(self.draws))
-        buffers = [jax.dlpack_managed_tensor_to_buffer(to_dlpack(_plain(t)), self.device, None) for t in given]
-        results = self.executable.execute_sharded(buffers).disassemble_into_single_device_arrays()
-        tensors = [from_dlpack(jax.buffer_to_dlpack_managed_tensor(r[0], None)) for r in results]
+            given = [*given, state_rows(self.draws)]
+        tensors = self._run(given)
         for place, result in zip(self.written, tensors[self.outputs :]):
             inputs[place].copy_(result.reshape(inputs[place].shape).to(inputs[place].dtype))
-        return tensors[: self.outputs]
-
-
-def _plain(t: Any) -> Any:
-    """Contiguous, of a dtype that DLPack has; numbers as 0-dim tensors."""
-    t = t.detach()
-    if t.dtype is fl.bool:
-        return t.contiguous()
-    return t.contiguous()
+        return tensors[: self.outputs] if self.written else tensors
 
 
 def load(printed: Any) -> Program:
