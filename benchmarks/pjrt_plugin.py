@@ -26,7 +26,9 @@ def parsed(text: str) -> tuple[str, Any]:
 
 def losses(device: str, steps: int = 5) -> list[float]:
     fl.manual_seed(0)
-    model = fl.nn.Sequential(fl.nn.Linear(64, 128), fl.nn.GELU(), fl.nn.LayerNorm(128), fl.nn.Linear(128, 10)).to(device)
+    model = fl.nn.Sequential(fl.nn.Linear(64, 128), fl.nn.GELU(), fl.nn.LayerNorm(128), fl.nn.Linear(128, 10)).to(
+        device
+    )
     optimizer = fl.optim.AdamW(model.parameters(), lr=0.01)
     x, y = fl.randn(32, 64).to(device), fl.randint(0, 10, (32,)).to(device)
     history = []
@@ -56,7 +58,9 @@ def main() -> None:
         started = time.perf_counter()
         y = x @ x
         xla.sync()
-        print(f"product of 2048 x 2048: {(time.perf_counter() - started) * 1e3:.2f} ms with copies, sum {y.sum().item():.1f}")
+        print(
+            f"product of 2048 x 2048: {(time.perf_counter() - started) * 1e3:.2f} ms with copies, sum {y.sum().item():.1f}"
+        )
     if worst > 1e-2:
         raise SystemExit("the losses differ")
 

@@ -30,7 +30,7 @@ class PluginProgram:
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
         """The results for tensors of the host."""
-        return _C._pjrt_run(self._executable, [t.detach().contiguous() for t in inputs])  # type: ignore[no-any-return]
+        return _C._pjrt_run(self._executable, [t.detach().contiguous() for t in inputs])
 
 
 class Plugin:

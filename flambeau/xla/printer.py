@@ -606,10 +606,34 @@ def _line_places(p: _Printer, index: Named, shape: Any, dim: int) -> Named:
     return p.reshape(total, (math.prod(size),))
 
 
+_LINE = 256  # elements of a line in which one is looked for by comparing
+
+
+def _chosen(p: _Printer, index: Named, size: tuple[int, ...], dim: int) -> Named | None:
+    """Which elements the one index of each line points to, as booleans; None where lines have more of them. Comparing is
+    quicker than what XLA makes of gathers and scatters, which walk them one by one."""
+    if index.size != tuple(1 if d == dim else n for d, n in enumerate(size)):
+        return None
+    wide = p.convert(index, fl.int64)
+    wrapped = p.simple("stablehlo.add", [wide, p.constant(size[dim], index.size, fl.int64)])
+    negative = p.compare("LT", wide, p.constant(0, index.size, fl.int64))
+    place = p.simple("stablehlo.select", [negative, wrapped, wide], fl.int64)
+    spread = p.broadcast(place, size, list(range(len(size))))
+    return p.compare(
+        "EQ", p.emit(f"stablehlo.iota dim = {dim} : {tensor_type(size, fl.int64)}", size, fl.int64), spread
+    )
+
+
 def _gather(p: _Printer, call: RecordedCall, a: dict[str, Any]) -> None:
     source, index = p.read(a["self"]), p.read(a["index"])
     if not source.size or not index.size:
         raise NotPrintable("gather of one number")
+    dim = a["dim"] % len(source.size)
+    chosen = _chosen(p, index, source.size, dim) if source.size[dim] <= _LINE and source.dtype is not fl.bool else None
+    if chosen is not None:
+        others = p.constant(0, source.size, source.dtype)
+        picked = p.simple("stablehlo.select", [chosen, source, others], source.dtype)
+        return p.result(call, p.reshape(p.reduce(picked, [dim], "add", 0), index.size))
     places = _line_places(p, index, source.size, a["dim"] % len(source.size))
     flat = p.reshape(source, (math.prod(source.size),))
     p.result(call, p.reshape(p.gather_flat(flat, places), index.size))
@@ -620,6 +644,13 @@ def _scatter(combine: str | None) -> Callable[..., None]:
         target, index, src = p.read(a["self"]), p.read(a["index"]), p.read(a["src"])
         if not target.size or src.size != index.size:
             raise NotPrintable("scatter of a part")
+        dim = a["dim"] % len(target.size)
+        chosen = _chosen(p, index, target.size, dim) if target.dtype is not fl.bool else None
+        if chosen is not None:
+            values = p.broadcast(src, target.size, list(range(len(target.size))))
+            if combine:
+                values = p.simple(combine, [target, values])
+            return p.result(call, p.simple("stablehlo.select", [chosen, values, target], target.dtype))
         places = _line_places(p, index, target.size, a["dim"] % len(target.size))
         flat = p.reshape(target, (math.prod(target.size),))
         values = p.reshape(src, (math.prod(src.size),))

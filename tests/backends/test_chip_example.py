@@ -1,0 +1,63 @@
+"""The package in examples/chip, as an installed one: found by its entry point, checked by the kit, trained compiled."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHIP = Path(__file__).resolve().parents[2] / "examples" / "chip"
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """What `pip install examples/chip` would leave: the package and its entry point on the path."""
+    info = tmp_path / "mychip-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mychip\nVersion: 0.1\n")
+    (info / "entry_points.txt").write_text("[flambeau.backends]\nmychip = mychip.device\n")
+    paths = [str(CHIP), str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "MYCHIP_CACHE": str(tmp_path / "kernels")}
+
+
+def run(environment, *arguments):
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_the_device_is_at_most_500_lines():
+    assert len((CHIP / "mychip" / "device.py").read_text().splitlines()) <= 500
+
+
+def test_the_kit_passes(environment):
+    operators = "add|mm|softmax|sum|gather|views|memory|save_and_load|training|compiled_training"
+    done = run(environment, "-m", "flambeau", "device-check", "mychip", "--ops", operators)
+    assert done.returncode == 0 and done.stdout.endswith("device-check mychip 10/10\n"), done.stdout + done.stderr
+
+
+def test_names_of_the_device(environment):
+    program = """
+import flambeau as fl
+x = fl.randn(3, device="mychip")  # the entry point registers it
+assert fl.mychip.is_available() and fl.mychip.device_count() == 1 and x.device.type == "mychip"
+fl.utils.generate_methods_for_privateuse1_backend
+fl.mychip.synchronize()
+state = fl.mychip.get_rng_state()
+a = fl.rand(4, device="mychip")
+fl.mychip.set_rng_state(state)
+assert fl.rand(4, device="mychip").tolist() == a.tolist()
+with fl.autocast("mychip", dtype=fl.bfloat16):
+    assert (fl.ones(2, 2, device="mychip") @ fl.ones(2, 2, device="mychip")).dtype is fl.bfloat16
+generator = fl.Generator(device="mychip").manual_seed(3)
+assert fl.rand(2, device="mychip", generator=generator).device.type == "mychip"
+event = fl.mychip.Event(enable_timing=True)
+event.record()
+event.synchronize()
+fl.mychip.empty_cache()
+"""
+    done = run(environment, "-c", program)
+    assert done.returncode == 0, done.stderr
