@@ -2,6 +2,7 @@
 
 python tests/distributed/stress/run.py schedules 1000
 python tests/distributed/stress/run.py kills 200
+python tests/distributed/stress/run.py recovery 20
 
 Prints one line of results, which `--record FILE` also appends to a file.
 """
@@ -90,16 +91,47 @@ def kills(count: int, seed: int) -> tuple[int, int]:
     return survived, done
 
 
+def recovery(count: int, seed: int) -> tuple[int, int, str]:
+    """Tries in which the survivors of a killed process notice it within 2 s, train again within 10 s and end with the right result;
+    and the longest times."""
+    draws = random.Random(seed)
+    (reference,) = start(1, STEPS)
+    expected, _ = result_of(reference)
+    assert expected is not None
+    good, slowest = 0, {"noticed": 0.0, "again": 0.0}
+    for _ in range(count):
+        processes = start(3, STEPS)
+        for process in processes:
+            process.stdout.readline()  # type: ignore[union-attr]
+        time.sleep(draws.random() * 0.2)
+        victim = draws.randrange(3)
+        killed = time.monotonic()
+        processes[victim].send_signal(signal.SIGKILL)
+        results = [result_of(process) for rank, process in enumerate(processes) if rank != victim]
+        processes[victim].wait()
+        right = all(value is not None and abs(value - expected) < 1e-3 for value, _ in results)
+        for name, most in (("noticed", 2.0), ("again", 10.0)):
+            times = [float(t) - killed for _, output in results for t in re.findall(rf"^{name} (\S+)$", output, re.M)]
+            right = right and len(times) >= 2 and max(times) <= most
+            slowest[name] = max(slowest[name], *times) if times else float("inf")
+        good += right
+    return good, count, f", noticed within {slowest['noticed']:.2f} s, training within {slowest['again']:.2f} s"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=("schedules", "kills"))
+    parser.add_argument("kind", choices=("schedules", "kills", "recovery"))
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--record")
     options = parser.parse_args()
     begin = time.monotonic()
-    passed, total = schedules(options.count) if options.kind == "schedules" else kills(options.count, options.seed)
-    line = f"{datetime.date.today()} {options.kind}: {passed} of {total} in {time.monotonic() - begin:.0f} s"
+    details = ""
+    if options.kind == "recovery":
+        passed, total, details = recovery(options.count, options.seed)
+    else:
+        passed, total = schedules(options.count) if options.kind == "schedules" else kills(options.count, options.seed)
+    line = f"{datetime.date.today()} {options.kind}: {passed} of {total} in {time.monotonic() - begin:.0f} s{details}"
     print(line)
     if options.record:
         with open(options.record, "a") as file:

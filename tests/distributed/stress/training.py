@@ -41,7 +41,7 @@ def train(net, step, optimizer, rank, size):
 dist.init_process_group("gloo")
 net = model()
 optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
-step, ddp, lost = 0, None, False
+step, ddp, lost, noticed = 0, None, False, False
 print("started", flush=True)
 while step < STEPS:
     try:
@@ -55,9 +55,14 @@ while step < STEPS:
             ddp = DDP(net)
         train(ddp, step, optimizer, dist.get_rank(), dist.get_world_size())
         step += 1
+        if noticed:
+            print(f"again {time.monotonic()}", flush=True)
+            noticed = False
         time.sleep(0.002)
     except dist.DistBackendError:
-        lost = True
+        if not noticed:
+            print(f"noticed {time.monotonic()}", flush=True)
+        lost = noticed = True
 checksum = sum(parameter.double().sum().item() for parameter in net.parameters())
 print(f"ended {checksum:.9f}", flush=True)
 dist.destroy_process_group()
