@@ -54,6 +54,7 @@ ALLOWED = {
     "flambeau/jit/_frontend/statements.py": "the operators of Python's syntax",
     "flambeau/jit/_library/functional.py": "values of the argument `mode`",
     "flambeau/nn/init.py": "values of the argument `nonlinearity`",
+    "flambeau/xla/core/xla_model.py": "values of the argument `reduce_type`",
 }
 
 _DTYPES = frozenset("float double half bfloat16 int long short char byte bool cfloat cdouble complex".split())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import flambeau as fl
 from flambeau.ops.geometry import Geometry, Ints, broadcast, numel, require
-from flambeau.ops.rules import apply_shape
+from flambeau.ops.rules import apply_shape, unbacked
 from flambeau.ops.symbolic import condition as conditions
 from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput, ShapeEnv
@@ -73,7 +72,9 @@ def listed(t: Any) -> Any:
 
 def results_of(mode: FakeTensorMode, name: str, bound: dict[str, Any], device: Any, grad: bool) -> Any:
     """What an operator returns whose results have sizes that depend on data."""
-    return _RESULTS[name](_Maker(mode, device, grad), **bound)
+    rule = unbacked.find(name)
+    assert rule is not None
+    return rule(_Maker(mode, device, grad), **bound)
 
 
 class _Maker:
@@ -88,67 +89,9 @@ class _Maker:
 
     def tensor(self, sizes: Any, dtype: Any) -> FakeTensor:
         differentiable = dtype.is_floating_point or dtype.is_complex
-        made = self.mode.fake_like(tuple(sizes), dtype, self.device, self.grad and differentiable)
-        made.fake_is_leaf = not made.fake_requires_grad
-        return made
-
-
-def _nonzero(make: _Maker, self: Any) -> Any:
-    sizes = self.geometry.sizes
-    return make.tensor((make.size(0, numel(sizes)), len(sizes)), fl.int64)
-
-
-def _nonzero_tuple(make: _Maker, self: Any) -> Any:
-    sizes = self.geometry.sizes
-    count = make.size(0, numel(sizes))
-    return tuple(make.tensor((count,), fl.int64) for _ in range(max(len(sizes), 1)))
-
-
-def _masked_select(make: _Maker, self: Any, mask: Any) -> Any:
-    sizes = fl.broadcast_tensors(self, mask)[0].geometry.sizes
-    return make.tensor((make.size(0, numel(sizes)),), self.dtype)
-
-
-def _unique(make: _Maker, self: Any, consecutive: bool, inverse: bool) -> Any:
-    sizes = self.geometry.sizes
-    count = make.size(0, numel(sizes))
-    places = make.tensor(sizes if inverse else (0,), fl.int64)
-    return make.tensor((count,), self.dtype), places, make.tensor((count,), fl.int64)
-
-
-def _unique_rows(make: _Maker, self: Any, consecutive: bool) -> Any:
-    rows = self.geometry.sizes[0]
-    count = make.size(0, rows)
-    return make.tensor((count,), fl.int64), make.tensor((rows,), fl.int64), make.tensor((count,), fl.int64)
-
-
-def _bincount(make: _Maker, self: Any, weights: Any, minlength: int) -> Any:
-    dtype = fl.int64
-    if weights is not None:
-        dtype = fl.float32 if weights.dtype == fl.float32 else fl.float64
-    return make.tensor((make.size(minlength, None),), dtype)
-
-
-def _repeat_interleave(make: _Maker, repeats: Any, output_size: Any) -> Any:
-    return make.tensor((make.size(0, None) if output_size is None else output_size,), repeats.dtype)
-
-
-def _nms(make: _Maker, dets: Any, scores: Any, iou_threshold: float) -> Any:
-    return make.tensor((make.size(0, dets.geometry.sizes[0]),), fl.int64)
-
-
-_RESULTS: dict[str, Callable[..., Any]] = {
-    "nonzero": _nonzero,
-    "nonzero.as_tuple": _nonzero_tuple,
-    "_nonzero_numpy": _nonzero_tuple,
-    "masked_select": _masked_select,
-    "_unique": _unique,
-    "_unique_rows": _unique_rows,
-    "bincount": _bincount,
-    "repeat_interleave.Tensor": _repeat_interleave,
-    "torchvision::nms": _nms,
-}
-KNOWN = frozenset(_RESULTS)
+        result = self.mode.fake_like(tuple(sizes), dtype, self.device, self.grad and differentiable)
+        result.fake_is_leaf = not result.fake_requires_grad
+        return result
 
 
 # ---------------------------------------------------------------------------------------------- geometry

@@ -33,7 +33,7 @@ from flambeau.ops.geometry import (
     equal_sizes,
     same_all,
 )
-from flambeau.ops.rules import apply_shape
+from flambeau.ops.rules import apply_shape, unbacked
 from flambeau.ops.rules import definition as definitions
 from flambeau.ops.rules import shape as shapes
 from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, hint_of
@@ -394,7 +394,7 @@ class FakeTensorMode(TorchFunctionMode):
         bound = bind(op, self._faked(args), kwargs)
         bound = self._with_true_devices(bound, info.devices)
         unknown = info.base in DATA_DEPENDENT
-        if unknown and not (self.shape_env and self.allows_unknown_sizes and info.base in fake_data.KNOWN):
+        if unknown and not (self.shape_env and self.allows_unknown_sizes and unbacked.find(info.base) is not None):
             raise DynamicOutputShapeException(info.base)
         if info.base == "_local_scalar_dense":
             return fake_attributes.item(bound["self"])
@@ -534,7 +534,7 @@ class FakeTensorMode(TorchFunctionMode):
 
     def _by_kernel(self, op: OpOverload, info: OperatorInfo, bound: dict[str, Any], rule: Any, symbolic: bool) -> Any:
         device = _common_device(op, bound)
-        if info.base in fake_data.KNOWN:
+        if unbacked.find(info.base) is not None:
             return fake_data.results_of(self, info.base, bound, device, self._requires_grad(info, bound))
         env = self.shape_env
         if symbolic and env is not None and env.stand_ins and fake_data.holds_unbacked(env, bound):

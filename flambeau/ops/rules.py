@@ -6,6 +6,7 @@ A family keeps the rules of each kind in a module of its folder, beside its reco
   shapes       the sizes of the results for symbolic sizes
   batching     the operator on tensors with a hidden batch dimension (`func.vmap`)
   samples      calls with which the operator is tested
+  unbacked     results whose sizes the data decides, in graphs that hold such sizes as symbols
   onnx         the operator in ONNX
   sharding     the operator on tensors that are divided among processes (`distributed.tensor`)
 
@@ -32,6 +33,9 @@ itself (`_sees_parts = False`) see operators as they are.
 
 **ONNX rules** take a builder and arguments of the operator by name, add nodes to a graph and return its values:
 `flambeau/onnx/_builder.py` says what they are written with. An operator without one is taken apart.
+
+**Unbacked rules** take a builder and arguments of the operator by name: `make.size(lower, upper)` is a new size, and
+`make.tensor(sizes, dtype)` a result with it.
 
 **Batching rules** are described in `ops/batching.py`, **sharding rules** in `ops/sharding.py`, **samples** in `ops/samples.py`.
 """
@@ -137,7 +141,8 @@ batching = Rules("batching")
 samples = Rules("samples")
 onnx = Rules("onnx")
 sharding = Rules("sharding")
-KINDS = frozenset(rules.module for rules in (definition, shape, batching, samples, onnx, sharding))
+unbacked = Rules("unbacked")
+KINDS = frozenset(rules.module for rules in (definition, shape, batching, samples, onnx, sharding, unbacked))
 
 
 def functional_name(name: str) -> str | None:
