@@ -8,8 +8,7 @@ neither 0 nor 1. Sizes are never printed, so one function serves every size for 
       between the passes: what is computed once a row
     after the rows: column reductions are completed over the threads
 
-A value that a later pass needs is read back if it was stored, computed again if it is cheap, and otherwise kept in a
-scratch row.
+A value that a later pass needs is read back if it was stored, computed again if it is cheap, else kept in a scratch row.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from flambeau import _C
 from flambeau._inductor.ir import Access, Buffer
 from flambeau._inductor.iteration import assign_passes, iteration_space
 from flambeau._inductor.schedule import Group, Level, Member
+from flambeau._inductor.size_numbers import size_in
 from flambeau.ops.expr import Expr
 
 __all__ = ["Kernel", "print_group", "work_of"]
@@ -115,7 +115,7 @@ class _Body:
         if node.op in ("load", "arg"):
             return str(leaves(node))
         op = node.op
-        parts = [self.expression(a, leaves, ctype) for a in node.args]  # type: ignore[arg-type]
+        parts = [self.writer.size_number(a, op, ctype) or self.expression(a, leaves, ctype) for a in node.args]  # type: ignore[arg-type]
         if op == "mul" and (one := _literal(1, ctype)) in parts:
             return parts[1 - parts.index(one)]
         if op == "div" and ctype in ("float", "double"):
@@ -156,6 +156,7 @@ class _Writer:
         self.strides: dict[tuple[str, tuple[int, ...]], str] = {}
         self.numbers: list[int] = [1]
         self.number_lines: list[str] = []
+        self.size_numbers: dict[int, str] = {}  # by identity of the literal
         self.row_values: dict[Buffer, str] = {}  # what is known once a row
         self.reciprocals: dict[str, str] = {}  # of those
         self.before_walk: list[str] = []  # statements that a walk over the columns needs
@@ -179,6 +180,12 @@ class _Writer:
         self.number_lines.append(f"const int64_t {name} = n[{len(self.numbers)}];")
         self.numbers.append(value)
         return name
+
+    def size_number(self, node: Expr, op: str, ctype: str) -> str | None:
+        """An operand that may come from sizes, as a number of the call."""
+        if id(node) not in self.size_numbers and (found := size_in(node, op, ctype)):
+            self.size_numbers[id(node)] = found[1].format(self._number(found[0], f"c{len(self.numbers)}"))
+        return self.size_numbers.get(id(node))
 
     # ---------------------------------------------------------------- which pass computes what
 
@@ -218,7 +225,7 @@ class _Writer:
 
     def divided(self, divisor: Any, parts: list[str], ctype: str, walks: bool) -> tuple[str, list[str]]:
         """A division, or the multiplication that does the same: by a power of two, or by what is fixed for a row."""
-        number = divisor.args[0] if divisor.op == "const" else None
+        number = divisor.args[0] if divisor.op == "const" and id(divisor) not in self.size_numbers else None
         if isinstance(number, (int, float)) and number and math.frexp(number)[0] in (0.5, -0.5):
             return "mul", [parts[0], _literal(1.0 / number, ctype)]
         if walks and parts[1] in self.row_values.values():

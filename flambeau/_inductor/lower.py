@@ -329,7 +329,8 @@ class Lowering:
                 leaves[name] = e.Expr("load", len(reads))
                 reads.append(self.read(operand, target[0].size))
             elif isinstance(operand, (bool, int, float, complex)):
-                leaves[name] = e.Expr("const", bool(operand) if compute == fl.bool else operand)
+                # A number of the call may be a size, other than those of the record.
+                leaves[name] = e.Expr("const", bool(operand) if compute == fl.bool else operand, "operand")
             else:
                 return False
         body = _substituted(e.lift(function(*map(e.arg, names))), leaves)

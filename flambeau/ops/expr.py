@@ -14,6 +14,8 @@ Number = Union[bool, int, float, complex]
 COMBINATIONS = frozenset(
     ("add", "mul", "bitor", "bitand", "maximum", "minimum")
 )  # associative, as reductions need them
+ARITHMETIC = frozenset(("add", "sub", "mul", "div"))
+COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
 DIVISIONS = frozenset(("div", "floor_divide", "remainder", "fmod", "trunc_divide"))  # of integers, not by zero
 
 

@@ -81,9 +81,43 @@ def test_a_limit_among_the_sizes_is_kept(limit):
         run((rows, 6))
 
 
-def test_constants_that_depend_on_sizes_are_recorded():
-    """The gradient of a mean is divided by the number of rows, which is a constant of its kernel."""
-    run = Counted(lambda x: (x - x.mean(0)) * 2)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x - x.mean(0)) * 2,
+        lambda x: (x / x.shape[0]).sum(0),
+        lambda x: F.mse_loss(x.tanh(), x.detach() * 0.1),
+        lambda x: x.var(0) + x.std(0),
+        lambda x: x.mean((0, 1)) * x,
+        lambda x: F.batch_norm(x, None, None, training=True),
+        lambda x: F.cross_entropy(x, x.argmax(-1), label_smoothing=0.1),
+        lambda x: fl.arange(x.shape[0])[:, None] * 10 / x.shape[0] + x,
+        lambda x: fl.where(fl.arange(x.shape[0])[:, None] < x.shape[0] - 3, x, x * 0.5),
+    ],
+)
+def test_numbers_that_depend_on_sizes(function):
+    """The gradient of a mean is divided by the number of rows, for one."""
+    run = Counted(function)
+    for rows in (5, 33, 12, 7, 20, 9, 16, 31):
+        run((rows, 6))
+    assert sum(run.made) >= 3, run.made
+
+
+def test_kernels_are_the_same_for_numbers_from_other_sizes(monkeypatch):
+    from flambeau._inductor import build
+
+    built = []
+    monkeypatch.setattr(build, "_compile", lambda *a, real=build._compile: built.append(a) or real(*a))
+    run = Counted(lambda x: ((x - x.mean(0)) * 3).square() / x.shape[0])
+    run((5, 6))
+    known = len(built)
+    for rows in (8, 33):
+        run((rows, 6))
+    assert len(built) == known
+
+
+def test_constants_that_depend_on_sizes_in_other_ways_are_recorded():
+    run = Counted(lambda x: x.tanh() * x.shape[0] ** 0.5)
     for rows in (4, 33, 12, 7, 20):
         run((rows, 6))
     assert not any(run.made)
