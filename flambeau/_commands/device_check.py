@@ -363,11 +363,15 @@ def check_training(kit: Kit, result: Result, compiled: bool = False) -> None:
         model = fl.nn.Sequential(fl.nn.Linear(6, 16), fl.nn.GELU(), fl.nn.LayerNorm(16), fl.nn.Linear(16, 3)).to(device)
         optimizer = fl.optim.AdamW(model.parameters(), lr=0.01)
         x, y = fl.randn(8, 6).to(device), fl.randint(0, 3, (8,)).to(device)
-        run = fl.compile(model) if compiled and device != "cpu" else model
+
+        def loss_of(x: Any, y: Any) -> Any:
+            return fl.nn.functional.cross_entropy(model(x), y)
+
+        step = fl.compile(loss_of, fullgraph=True) if compiled and device != "cpu" else loss_of
         history = []
         for _ in range(3):
             optimizer.zero_grad()
-            loss = fl.nn.functional.cross_entropy(run(x), y)
+            loss = step(x, y)
             loss.backward()
             optimizer.step()
             history.append(loss.item())

@@ -72,7 +72,7 @@ class CGroupPrinter(Printer):
         if not self.printer.device._has(dtype):
             return False
         try:
-            c99.CExpression({}).visit(expr, lambda node: "x", c99.compute_type(dtype))
+            c99.CExpression({}).visit(expr, lambda node, exact=False: "x", c99.compute_type(dtype))
         except NotImplementedError:
             return False
         return True
@@ -229,13 +229,13 @@ class _Writer:
         ctype = c99.compute_type(member.loop.compute)
         operands: dict[int, str] = {}
 
-        def leaf(node: Expr) -> str:
+        def leaf(node: Expr, exact: bool = False) -> str:
             place: int = node.args[0]  # type: ignore[assignment]
             if place not in operands:
                 access = member.reads[place]
                 value = values.get(access.buffer)
-                operands[place] = f"(({ctype}){value if value is not None else self.load(access)})"
-            return operands[place]
+                operands[place] = value if value is not None else self.load(access)
+            return f"(({'long' if exact else ctype}){operands[place]})"
 
         return self.source.expression.visit(member.loop.expr, leaf, ctype)
 

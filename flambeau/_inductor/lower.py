@@ -575,7 +575,7 @@ def _fill(lowering: Lowering, call: RecordedCall) -> bool:
     if target[0].dtype == fl.bool:
         number = bool(number)
     done = lowering._store(call.op._opname, target, e.Expr("const", number), [], target[0].dtype)
-    if number == int(number) and 0 <= number <= 100:
+    if 0 <= number <= 100 and number == int(number):
         lowering.fills[lowering.current[target[0].storage]] = number if isinstance(number, bool) else int(number)
     return done
 

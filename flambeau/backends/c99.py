@@ -59,6 +59,7 @@ _REAL = {
     "abs": "T abs_(T x) { return @fabs(x); }",
     "angle": "T angle(T x) { return x != x ? x : x < 0 ? (T)3.14159265358979323846 : 0; }",
     "round": "T round_(T x) { return @rint(x); }",
+    "fast_exp2": "T fast_exp2(T x) { return @exp2(x); }",
     "rsqrt": "T rsqrt_(T x) { return 1 / @sqrt(x); }",
     "isfinite": "int isfinite_(T x) { return x - x == 0; }",
     "isinf": "int isinf_(T x) { return x == x && x - x != 0; }",
@@ -235,7 +236,8 @@ class CExpression:
         self.count = 0
 
     def visit(self, node: Any, leaves: Any, ctype: str) -> str:
-        """The name of the value; `leaves(node)` names what a leaf stands for, as an expression of the type."""
+        """The name of the value; `leaves(node)` names what a leaf stands for, as an expression of the type;
+        with `exact=True` as an integer."""
         return self._visit(node, leaves, ctype, {}, {})
 
     def _visit(self, node: Any, leaves: Any, ctype: str, seen: dict[int, str], texts: dict[Any, str]) -> str:
@@ -245,6 +247,9 @@ class CExpression:
                 known = literal(node.args[0], ctype)
             elif node.op in ("arg", "load"):
                 known = leaves(node)
+            elif node.op == "at":  # numbers of elements are compared as integers, whatever the others are
+                index, place = (leaves(part, exact=True) for part in node.args)
+                known = self._named("int", f"{index} == {place}")
             else:
                 args = [self._visit(a, leaves, ctype, seen, texts) for a in node.args]
                 key = (node.op, *args)
@@ -255,10 +260,12 @@ class CExpression:
         return known
 
     def _statement(self, op: str, args: list[str], ctype: str) -> str:
+        return self._named("int" if op in _CONDITIONS else ctype, self.text(op, args, ctype))
+
+    def _named(self, kind: str, text: str) -> str:
         name = f"t{self.count}"
         self.count += 1
-        kind = "int" if op in _CONDITIONS else ctype
-        self.lines.append(f"{kind} {name} = {self.text(op, args, ctype)};")
+        self.lines.append(f"{kind} {name} = {text};")
         return name
 
     def text(self, op: str, args: list[str], ctype: str) -> str:

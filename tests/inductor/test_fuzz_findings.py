@@ -1,5 +1,7 @@
 """What fuzzing the compiler has found: one test for each mistake."""
 
+import math
+
 import pytest
 
 import flambeau as fl
@@ -251,3 +253,10 @@ def test_one_row_says_nothing_about_the_layout_of_many():
 def test_a_single_wide_integer_is_cut_to_what_it_meets():
     x = fl.arange(6, dtype=fl.uint8)
     agrees(lambda x, n: [fl.maximum(~n, x), (x ^ ~n) + 1, x + n], x, fl.tensor(1))
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+def test_fills_that_are_not_finite(number):
+    compiled = fl.compile(lambda x: (fl.full_like(x, number) + x, x.clone().fill_(number)), fullgraph=True)
+    for result in compiled(fl.ones(3)):
+        fl.testing.assert_close(result, fl.full((3,), number), equal_nan=True)
