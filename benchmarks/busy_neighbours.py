@@ -49,15 +49,15 @@ def main() -> None:
     parser.add_argument("--neighbours", type=int, default=2)
     parser.add_argument("--model", default="mlp", help="a model of benchmarks/models.py")
     parser.add_argument("--torch", action="store_true", help="measure PyTorch instead")
-    given = parser.parse_args()
-    step = step_of(importlib.import_module("torch" if given.torch else "flambeau"), given.model)
+    options = parser.parse_args()
+    step = step_of(importlib.import_module("torch" if options.torch else "flambeau"), options.model)
     for _ in range(20):
         step()
-    quiet = mean_time(step, given.seconds)
-    neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(given.neighbours)]
+    quiet = mean_time(step, options.seconds)
+    neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.neighbours)]
     try:
         time.sleep(0.5)
-        busy = mean_time(step, given.seconds)
+        busy = mean_time(step, options.seconds)
     finally:
         for neighbour in neighbours:
             neighbour.kill()

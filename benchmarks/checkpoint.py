@@ -128,10 +128,10 @@ def main() -> int:
         measure(options.folder, size, options.rounds, options.warm)
         return 0
     folder = options.folder or tempfile.mkdtemp()
-    given = ["--folder", folder, "--gigabytes", str(options.gigabytes), "--rounds", str(options.rounds)]
+    arguments = ["--folder", folder, "--gigabytes", str(options.gigabytes), "--rounds", str(options.rounds)]
     try:
-        launch(4, [*given, "--role", "save"])
-        lines = launch(3, [*given, "--role", "load", *(["--warm"] if options.warm else [])]).splitlines()
+        launch(4, [*arguments, "--role", "save"])
+        lines = launch(3, [*arguments, "--role", "load", *(["--warm"] if options.warm else [])]).splitlines()
     finally:
         if not options.folder:
             shutil.rmtree(folder)

@@ -102,17 +102,17 @@ def workloads(torch: Any, wrap: Callable[[Any], Any]) -> dict[str, Callable[[], 
         return torch.softmax(q @ k.transpose(-1, -2) * 0.125, -1) @ v
 
     heads = (8, 4, 128, 64)
-    made: dict[str, Callable[[], Step]] = {}
+    cases: dict[str, Callable[[], Step]] = {}
     for name in models.NAMES:
-        made[f"{name} inference"] = lambda name=name: inference(torch, name, wrap)
-        made[f"{name} training"] = lambda name=name: training(torch, name, wrap)
+        cases[f"{name} inference"] = lambda name=name: inference(torch, name, wrap)
+        cases[f"{name} training"] = lambda name=name: training(torch, name, wrap)
     for name in ("mlp", "gpt"):
-        made[f"{name} whole step"] = lambda name=name: whole_step(torch, name, wrap)
-    made["pointwise"] = lambda: function(torch, pointwise, wrap, (1000, 1000), (1000, 1000))
-    made["tiny pointwise"] = lambda: function(torch, pointwise, wrap, (8,), (8,))
-    made["layer norm and gelu"] = lambda: function(torch, norm_gelu, wrap, (1024, 1024), (1024,), (1024,))
-    made["attention by hand"] = lambda: function(torch, attention, wrap, heads, heads, heads)
-    return made
+        cases[f"{name} whole step"] = lambda name=name: whole_step(torch, name, wrap)
+    cases["pointwise"] = lambda: function(torch, pointwise, wrap, (1000, 1000), (1000, 1000))
+    cases["tiny pointwise"] = lambda: function(torch, pointwise, wrap, (8,), (8,))
+    cases["layer norm and gelu"] = lambda: function(torch, norm_gelu, wrap, (1024, 1024), (1024,), (1024,))
+    cases["attention by hand"] = lambda: function(torch, attention, wrap, heads, heads, heads)
+    return cases
 
 
 # ---------------------------------------------------------------------------------------------- measuring

@@ -62,14 +62,14 @@ def main() -> None:
         print(json.dumps(peak(*sys.argv[2:4])))
         return
     for name in sys.argv[1:] or ("gpt", "resnet18"):
-        found = []
+        peaks = []
         for library in ("flambeau", "torch"):
             environment = dict(os.environ, PYTHONPATH=str(HERE.parent))
             command = [sys.executable, __file__, "--peak", library, name]
             out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-            found.append(json.loads(out.stdout.splitlines()[-1]))
+            peaks.append(json.loads(out.stdout.splitlines()[-1]))
         print(
-            f"{name:10} peak {found[0]:7.1f} MB  torch.compile {found[1]:7.1f} MB   x {found[0] / found[1]:.2f}   (at most 0.9)"
+            f"{name:10} peak {peaks[0]:7.1f} MB  torch.compile {peaks[1]:7.1f} MB   x {peaks[0] / peaks[1]:.2f}   (at most 0.9)"
         )
 
 

@@ -96,9 +96,9 @@ def measure(name: str, copied: float, mode: str | None = None) -> dict[str, Any]
     function, make, forward, backward = CASES[name]
     inputs = make()
     compiled = fl.compile(function, mode=mode)
-    made = compiled(*inputs)
-    gradient = fl.randn_like(made)
-    made.backward(gradient)
+    output = compiled(*inputs)
+    gradient = fl.randn_like(output)
+    output.backward(gradient)
     held: list[Any] = []
 
     def prepare() -> None:

@@ -132,14 +132,16 @@ def models(torch: Any) -> Any:
             return self.head(self.norm(x))
 
     class Basic(nn.Module):
-        def __init__(self, channels: int, made: int, stride: int) -> None:
+        def __init__(self, channels: int, out_channels: int, stride: int) -> None:
             super().__init__()
-            self.one = nn.Conv2d(channels, made, 3, stride, 1, bias=False)
-            self.two = nn.Conv2d(made, made, 3, 1, 1, bias=False)
-            self.norm_one, self.norm_two = nn.BatchNorm2d(made), nn.BatchNorm2d(made)
+            self.one = nn.Conv2d(channels, out_channels, 3, stride, 1, bias=False)
+            self.two = nn.Conv2d(out_channels, out_channels, 3, 1, 1, bias=False)
+            self.norm_one, self.norm_two = nn.BatchNorm2d(out_channels), nn.BatchNorm2d(out_channels)
             self.side = None
-            if stride != 1 or channels != made:
-                self.side = nn.Sequential(nn.Conv2d(channels, made, 1, stride, bias=False), nn.BatchNorm2d(made))
+            if stride != 1 or channels != out_channels:
+                self.side = nn.Sequential(
+                    nn.Conv2d(channels, out_channels, 1, stride, bias=False), nn.BatchNorm2d(out_channels)
+                )
 
         def forward(self, x: Any) -> Any:
             y = self.norm_two(self.two(F.relu(self.norm_one(self.one(x)))))
@@ -239,25 +241,25 @@ def measure(library: str, only: str, modes: list[str]) -> None:
         if not re.search(only, name):
             continue
         for mode in modes:
-            found: dict[str, Any] = {"case": name, "library": library, "mode": mode}
+            figures: dict[str, Any] = {"case": name, "library": library, "mode": mode}
             try:
                 step, moved = case(torch, mode)
                 start = time.perf_counter()
                 step()
                 torch.cuda.synchronize()
-                found["first call, s"] = time.perf_counter() - start
-                found["ms"] = median(torch, step)
+                figures["first call, s"] = time.perf_counter() - start
+                figures["ms"] = median(torch, step)
                 torch.cuda.synchronize()
                 start = time.perf_counter()
                 for _ in range(20):
                     step()
-                found["host ms"] = (time.perf_counter() - start) / 20 * 1e3
+                figures["host ms"] = (time.perf_counter() - start) / 20 * 1e3
                 torch.cuda.synchronize()
                 if moved is not None:
-                    found["of copy"] = moved / found["ms"] / 1e9 / copy
+                    figures["of copy"] = moved / figures["ms"] / 1e9 / copy
             except Exception as error:
-                found["error"] = f"{type(error).__name__}: {error}"[:2000]
-            print(json.dumps(found), flush=True)
+                figures["error"] = f"{type(error).__name__}: {error}"[:2000]
+            print(json.dumps(figures), flush=True)
 
 
 def jax_median(step: Any, seconds: float = 0.4, least: int = 5) -> float:
@@ -283,19 +285,19 @@ def measure_jax(only: str) -> None:
     for name, case in IN_JAX.items():
         if not re.search(only, name):
             continue
-        found: dict[str, Any] = {"case": name, "library": "jax", "mode": "default"}
+        figures: dict[str, Any] = {"case": name, "library": "jax", "mode": "default"}
         try:
             step, moved = case()
             start = time.perf_counter()
             jax.block_until_ready(step())
-            found["first call, s"] = time.perf_counter() - start
+            figures["first call, s"] = time.perf_counter() - start
             jax.block_until_ready(step())
-            found["ms"] = jax_median(step)
+            figures["ms"] = jax_median(step)
             if moved is not None:
-                found["TB/s moved"] = moved / found["ms"] / 1e9
+                figures["TB/s moved"] = moved / figures["ms"] / 1e9
         except Exception as error:
-            found["error"] = f"{type(error).__name__}: {error}"[:2000]
-        print(json.dumps(found), flush=True)
+            figures["error"] = f"{type(error).__name__}: {error}"[:2000]
+        print(json.dumps(figures), flush=True)
 
 
 def main() -> None:

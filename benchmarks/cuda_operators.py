@@ -49,8 +49,8 @@ def with_gradients(lib: Any, call: Call, *leaves: Any) -> Call:
         leaf.requires_grad_()
 
     def run() -> Any:
-        made = call()
-        return lib.autograd.grad(made, leaves, lib.ones_like(made))
+        output = call()
+        return lib.autograd.grad(output, leaves, lib.ones_like(output))
 
     return run
 
@@ -259,7 +259,7 @@ def steps(lib: Any) -> Cases:
 
 def main() -> None:
     wanted = re.compile(sys.argv[1] if len(sys.argv) > 1 else "")
-    found = []
+    rows = []
     for group in (pointwise, reductions, orders, places, losses, layers, products, steps):
         ratios = []
         for (name, ours), (_, theirs) in zip(group(flambeau), group(pytorch)):
@@ -267,11 +267,11 @@ def main() -> None:
                 continue
             times = microseconds(flambeau, ours), microseconds(pytorch, theirs)
             ratios.append(times[0] / times[1])
-            found.append((ratios[-1], name, *times))
+            rows.append((ratios[-1], name, *times))
         if ratios:
             print(f"{group.__name__:<12}{len(ratios):4} cases, geometric mean {mean(ratios):.2f}", flush=True)
-    print(f"{'all':<12}{len(found):4} cases, geometric mean {mean([row[0] for row in found]):.2f}")
-    for ratio, name, ours, theirs in sorted(found, reverse=True):
+    print(f"{'all':<12}{len(rows):4} cases, geometric mean {mean([row[0] for row in rows]):.2f}")
+    for ratio, name, ours, theirs in sorted(rows, reverse=True):
         if ratio > 1.1:
             print(f"{ratio:8.2f}  {name:<44}{ours:10.1f} us, PyTorch {theirs:10.1f}")
 

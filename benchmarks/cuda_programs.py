@@ -188,10 +188,10 @@ def best(results: list[dict[str, Any]], name: str, libraries: tuple[str, ...]) -
 
 def table(results: list[dict[str, Any]]) -> str:
     """Times and memory as a table in Markdown, the ratio of the best modes, and its geometric mean."""
-    found = {(r["program"], r["library"], r["mode"]): r for r in results}
+    by_case = {(r["program"], r["library"], r["mode"]): r for r in results}
 
     def cells(name: str, library: str, key: str, form: str) -> str:
-        values = (found.get((name, library, mode), {}).get(key) for mode in MODES)
+        values = (by_case.get((name, library, mode), {}).get(key) for mode in MODES)
         return " / ".join("-" if v is None else format(v, form) for v in values)
 
     lines = [
@@ -203,7 +203,7 @@ def table(results: list[dict[str, Any]]) -> str:
     for name in dict.fromkeys(r["program"] for r in results):
         ratio = best(results, name, ("flambeau",)) / best(results, name, ("torch", "jax"))
         ratios += [] if math.isnan(ratio) else [ratio]
-        jax = found.get((name, "jax", "jit"), {}).get("ms")
+        jax = by_case.get((name, "jax", "jit"), {}).get("ms")
         lines.append(
             f"| {name} | {cells(name, 'flambeau', 'ms', '.3f')} | {cells(name, 'torch', 'ms', '.3f')} | "
             f"{'' if jax is None else format(jax, '.3f')} | {ratio:.2f} | {cells(name, 'flambeau', 'GB', '.2f')} | "

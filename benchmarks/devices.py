@@ -217,13 +217,13 @@ def main() -> None:
     figures: list[Figure] = []
     for name in options.only.split(","):
         try:
-            found = FIGURES[name](options)
+            measured = FIGURES[name](options)
         except (ImportError, NotImplementedError) as why:
             print(f"{name} is left out: {why}", flush=True)
             continue
-        for figure in found:
+        for figure in measured:
             print(figure, flush=True)
-        figures += found
+        figures += measured
     if options.json:
         Path(options.json).write_text(json.dumps([f._asdict() for f in figures], indent=1))
 

@@ -170,9 +170,9 @@ def main() -> None:
         print("PyTorch is not installed: no ratios", file=sys.stderr)
     fx = {name: importlib.import_module(f"{name}.fx") for name in libraries}
     print(f"{'':44s} {'flambeau':>9s} {'torch':>9s} {'ratio':>7s}")
-    made = {name: models(lib) for name, lib in libraries.items()}
-    for model in made["flambeau"]:
-        trace = {n: functools.partial(fx[n].symbolic_trace, made[n][model]) for n in libraries}
+    built = {name: models(lib) for name, lib in libraries.items()}
+    for model in built["flambeau"]:
+        trace = {n: functools.partial(fx[n].symbolic_trace, built[n][model]) for n in libraries}
         compare(f"symbolic_trace, {model} (ms)", 1e3, trace)
         traced = {n: f() for n, f in trace.items()}
         compare(f"recompile, {model} (ms)", 1e3, {n: g.recompile for n, g in traced.items()})

@@ -54,9 +54,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--double", action="store_true")
-    given = parser.parse_args()
-    for name in given.models:
-        difference, losses = largest_difference(flambeau, name, given.steps, given.small, given.double)
+    options = parser.parse_args()
+    for name in options.models:
+        difference, losses = largest_difference(flambeau, name, options.steps, options.small, options.double)
         print(
             f"{name:10} loss {losses[0]:.4f} -> {losses[-1]:.4f}   differs by at most {difference:.1e}   (at most 1e-4)",
             flush=True,

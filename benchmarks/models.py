@@ -78,15 +78,17 @@ def _resnet18(torch: Any, small: bool) -> Task:
     first, side = (4, 8) if small else (64, 32)
 
     class Block(nn.Module):
-        def __init__(self, given: int, made: int, stride: int) -> None:
+        def __init__(self, channels: int, out_channels: int, stride: int) -> None:
             super().__init__()
-            self.conv1 = nn.Conv2d(given, made, 3, stride, 1, bias=False)
-            self.norm1 = nn.BatchNorm2d(made)
-            self.conv2 = nn.Conv2d(made, made, 3, 1, 1, bias=False)
-            self.norm2 = nn.BatchNorm2d(made)
+            self.conv1 = nn.Conv2d(channels, out_channels, 3, stride, 1, bias=False)
+            self.norm1 = nn.BatchNorm2d(out_channels)
+            self.conv2 = nn.Conv2d(out_channels, out_channels, 3, 1, 1, bias=False)
+            self.norm2 = nn.BatchNorm2d(out_channels)
             self.short = None
-            if stride != 1 or given != made:
-                self.short = nn.Sequential(nn.Conv2d(given, made, 1, stride, bias=False), nn.BatchNorm2d(made))
+            if stride != 1 or channels != out_channels:
+                self.short = nn.Sequential(
+                    nn.Conv2d(channels, out_channels, 1, stride, bias=False), nn.BatchNorm2d(out_channels)
+                )
 
         def forward(self, x: Any) -> Any:
             y = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))

@@ -35,7 +35,7 @@ def million(torch: Any) -> Cases:
     torch.manual_seed(0)
     x, y = torch.randn(1000, 1000), torch.randn(1000, 1000)
     mask, w, target = x > 0, torch.randn(1000), torch.arange(1000)
-    found: Cases = {
+    cases: Cases = {
         "add": lambda: x + y,
         "mul": lambda: x * y,
         "exp": lambda: torch.exp(x),
@@ -50,8 +50,8 @@ def million(torch: Any) -> Cases:
     for name in ("sum", "max", "mean"):
         for dim in (None, 0, 1):
             fn = getattr(torch, name)
-            found[f"{name} dim {dim}"] = (lambda fn=fn: fn(x)) if dim is None else (lambda fn=fn, dim=dim: fn(x, dim))
-    return found
+            cases[f"{name} dim {dim}"] = (lambda fn=fn: fn(x)) if dim is None else (lambda fn=fn, dim=dim: fn(x, dim))
+    return cases
 
 
 def strided(torch: Any) -> Cases:
@@ -78,26 +78,26 @@ def strided(torch: Any) -> Cases:
 def matrices(torch: Any) -> Cases:
     F = torch.nn.functional
     torch.manual_seed(0)
-    found: Cases = {}
+    cases: Cases = {}
     for m, k, n in ((32, 100, 50), (32, 784, 256), (1024, 256, 1024), (1000, 1000, 1000)):
         a, b = torch.randn(m, k), torch.randn(k, n)
-        found[f"matmul {m}x{k}x{n}"] = lambda a=a, b=b: a @ b
+        cases[f"matmul {m}x{k}x{n}"] = lambda a=a, b=b: a @ b
     a, b = torch.randn(32, 128, 64), torch.randn(32, 64, 128)
-    found["bmm 32x128x64x128"] = lambda: torch.bmm(a, b)
+    cases["bmm 32x128x64x128"] = lambda: torch.bmm(a, b)
     for channels, size in ((64, 32), (128, 16), (256, 8), (512, 4)):
         x, w = torch.randn(16, channels, size, size), torch.randn(channels, channels, 3, 3)
-        found[f"conv2d 3x3 {channels} channels"] = lambda x=x, w=w: F.conv2d(x, w, padding=1)
-    return found
+        cases[f"conv2d 3x3 {channels} channels"] = lambda x=x, w=w: F.conv2d(x, w, padding=1)
+    return cases
 
 
 def optimizers(torch: Any) -> Cases:
     torch.manual_seed(0)
 
     def parameters(count: int, *shape: int) -> list[Any]:
-        made = [torch.randn(*shape).requires_grad_() for _ in range(count)]
-        for p in made:
+        drawn = [torch.randn(*shape).requires_grad_() for _ in range(count)]
+        for p in drawn:
             p.grad = torch.randn(*shape)
-        return made
+        return drawn
 
     small, large = parameters(200, 32, 32), parameters(4, 1000, 1000)
     grads = [p.grad for p in small]

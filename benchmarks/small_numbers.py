@@ -35,12 +35,12 @@ class Line(NamedTuple):
 
 
 def libraries() -> dict[str, Any]:
-    found = {"flambeau": flambeau}
+    by_name = {"flambeau": flambeau}
     try:
-        found["torch"] = importlib.import_module("torch")
+        by_name["torch"] = importlib.import_module("torch")
     except ImportError:
         print("PyTorch is not installed: no column for it", file=sys.stderr)
-    return found
+    return by_name
 
 
 # ---------------------------------------------------------------------------------------------- products

@@ -176,14 +176,14 @@ def main() -> None:
         return
     if args.memory:
         for name in ("ResNet-18", "GPT, 4 layers"):
-            found = []
+            peaks = []
             for library in ("flambeau", "torch"):
                 command = [sys.executable, __file__, "--peak", library, name]
                 environment = dict(os.environ, PYTHONPATH=str(ROOT))
                 out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-                found.append(json.loads(out.stdout))
+                peaks.append(json.loads(out.stdout))
             print(
-                f"{name:26} peak {found[0]:7.1f} MB  torch {found[1]:7.1f} MB   x {found[0] / found[1]:.2f}   (at most 1.0)"
+                f"{name:26} peak {peaks[0]:7.1f} MB  torch {peaks[1]:7.1f} MB   x {peaks[0] / peaks[1]:.2f}   (at most 1.0)"
             )
         return
     import torch

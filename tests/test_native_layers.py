@@ -1,4 +1,4 @@
-"""The layering of native code: includes point downward. The layers are those of tools/house.py."""
+"""Rules whose counts tools/house.py prints: native code includes downward, locals are named after what they hold."""
 
 import pathlib
 import re
@@ -60,3 +60,15 @@ void g(T x) {
 """
     found = [(head.split("(")[0].split()[-1], last - first + 1) for head, first, last in house.native_functions(text)]
     assert found == [("f", 1), ("g", 4)]
+
+
+def test_locals_are_named_after_what_they_hold():
+    assert house.vague_names(ROOT) == []
+
+
+def test_names_are_those_of_the_function_itself(tmp_path, monkeypatch):
+    source = tmp_path / "flambeau" / "a.py"
+    source.parent.mkdir()
+    source.write_text("def f(found):\n    def g():\n        made = 1\n    kept, x = 2, found\n    x.given = 3\n")
+    monkeypatch.setattr(house, "tracked", lambda root, *suffixes: [p for p in [source] if p.is_relative_to(root)])
+    assert house.vague_names(tmp_path) == ["flambeau/a.py:1 found", "flambeau/a.py:4 kept", "flambeau/a.py:3 made"]

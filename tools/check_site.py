@@ -65,9 +65,9 @@ def broken_links() -> list[str]:
             path = unquote(urlparse(target).path).lstrip("/") or "index.html"
             if urlparse(target).netloc != "site":
                 continue
-            found = pages.get(path)
-            if (found is None and not (SITE / path).is_file()) or (
-                found and place and unquote(place) not in found.names
+            linked = pages.get(path)
+            if (linked is None and not (SITE / path).is_file()) or (
+                linked and place and unquote(place) not in linked.names
             ):
                 broken.append(f"{name}: {link}")
     return broken
@@ -122,13 +122,13 @@ def main(arguments: list[str]) -> int:
         page.locator(".md-search__button").first.click()
         for words, expected in SEARCHES.items():
             try:
-                found = results(page, words)
+                links = results(page, words)
             except Exception as error:
                 wrong.append(f"search {words!r}: {str(error).splitlines()[0]}")
                 continue
-            print(f"search {words!r}: {found[:3]}", flush=True)
-            if not any(expected in link for link in found):
-                wrong.append(f"search {words!r}: expected {expected}, got {found}")
+            print(f"search {words!r}: {links[:3]}", flush=True)
+            if not any(expected in link for link in links):
+                wrong.append(f"search {words!r}: expected {expected}, got {links}")
         page.screenshot(path=options.screenshots / "search.png")
         phone = browser.new_page(viewport=PHONE, java_script_enabled=False)  # the layout is that of the style sheets
         for path in sorted(SITE.rglob("*.html")):

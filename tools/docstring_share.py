@@ -22,9 +22,9 @@ def members(place: str) -> dict[str, object]:
     if place == "Tensor":
         owner = owner.Tensor
     names = getattr(owner, "__all__", None) if place not in ("functions", "Tensor") else None
-    found = {n: getattr(owner, n, None) for n in names or dir(owner) if not n.startswith("_")}
-    found = {n: v for n, v in found.items() if getattr(v, "__module__", None) not in ("typing", "importlib")}
-    return {n: v for n, v in found.items() if callable(v) and not (place == "functions" and isinstance(v, type))}
+    public = {n: getattr(owner, n, None) for n in names or dir(owner) if not n.startswith("_")}
+    public = {n: v for n, v in public.items() if getattr(v, "__module__", None) not in ("typing", "importlib")}
+    return {n: v for n, v in public.items() if callable(v) and not (place == "functions" and isinstance(v, type))}
 
 
 def main() -> int:

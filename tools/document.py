@@ -39,12 +39,12 @@ def docstring(path: Path) -> str:
 
 def native_decompositions() -> set[str]:
     """Operators that C++ defines by others."""
-    found = set()
+    names = set()
     for path in (ROOT / "csrc").rglob("*.cpp"):
         text = path.read_text()
-        found.update(re.findall(r'FL_KERNEL\("([^"]+)", [^;]*kComposite\)', text))
-        found.update(re.findall(r'Register \w+\{"([^"]+)", \{Key::Composite\}', text))
-    return found
+        names.update(re.findall(r'FL_KERNEL\("([^"]+)", [^;]*kComposite\)', text))
+        names.update(re.findall(r'Register \w+\{"([^"]+)", \{Key::Composite\}', text))
+    return names
 
 
 def kind_of(record, decomposed: set[str]) -> str:
@@ -70,18 +70,18 @@ def gradient_of(record, decomposed: set[str]) -> str:
 def places(record) -> list[str]:
     """Where users find the operator."""
     public = record.public or record.schema.name
-    found = []
+    spellings = []
     if record.function:
         modules = record.module.split(";")
-        found += [".".join(filter(None, ("fl", module, public))) for module in modules]
+        spellings += [".".join(filter(None, ("fl", module, public))) for module in modules]
     if record.method:
-        found.append(f"t.{public}")
-    return found
+        spellings.append(f"t.{public}")
+    return spellings
 
 
 def forms(record) -> str:
-    made = [text for text, flag in (("_", record.inplace), ("out=", record.out)) if flag]
-    return f" ({', '.join(made)})" if made else ""
+    suffixes = [text for text, flag in (("_", record.inplace), ("out=", record.out)) if flag]
+    return f" ({', '.join(suffixes)})" if suffixes else ""
 
 
 def cell(text: str) -> str:

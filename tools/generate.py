@@ -460,12 +460,12 @@ def derived_schemas(record) -> list[tuple[str, str]]:
     """(schema, flag) of the in-place and out forms of a record."""
     s = record.schema
     rest = s.text.split("(", 1)[1]
-    found = []
+    schemas = []
     if record.inplace:
         first = s.args[0]
         name = f"{s.name}_" + (f".{s.overload}" if s.overload else "")
         body = rest.replace(f"{first.type} {first.name}", f"Tensor(!) {first.name}", 1)
-        found.append((f"{name}({body}", "kInplace"))
+        schemas.append((f"{name}({body}", "kInplace"))
     if record.out:
         args, returns = rest.rsplit("->", 1)
         args = args.rstrip()[:-1]
@@ -475,15 +475,15 @@ def derived_schemas(record) -> list[tuple[str, str]]:
         outs = ", ".join(f"Tensor(!) out{i if n > 1 else ''}" for i in range(n))
         name = f"{s.name}.{s.overload}_out" if s.overload else f"{s.name}.out"
         comma = ", " if args.strip() else ""
-        found.append((f"{name}({args}{comma}{star}{outs}) ->{returns}", "kOut"))
-    return found
+        schemas.append((f"{name}({args}{comma}{star}{outs}) ->{returns}", "kOut"))
+    return schemas
 
 
-def derivative_entry(record, found) -> str:
+def derivative_entry(record, gradients) -> str:
     """C++ of the derivative of a pointwise record: for each operand the op that computes it and where its inputs lie."""
     names = [a.name for a in record.schema.args]
     rows = []
-    for gradient in found:
+    for gradient in gradients:
         if gradient is None:  # not known
             rows.append("{nullptr, false, -1, {}}")
         elif gradient.kind == "zero":
@@ -508,8 +508,8 @@ def record_places(records, derivatives) -> str:
     """The table of Python modules that hold the records; a gradient is held by the record it belongs to."""
     by_name = {r.name: r for r in records}
     places = {r.name: (r.where, "") for r in records if r.where}
-    for name, found in reversed(derivatives.items()):  # of records with the same gradient the first counts
-        for gradient in found or []:
+    for name, gradients in reversed(derivatives.items()):  # of records with the same gradient the first counts
+        for gradient in gradients or []:
             if gradient and gradient.record:
                 places[gradient.record.name] = (by_name[name].where, name)
     rows = [f"  {{{quote(name)}, {quote(module)}, {quote(base)}}}," for name, (module, base) in sorted(places.items())]

@@ -122,7 +122,7 @@ class Encoder:
             yield self.node("Parameter", "**" + args.kwarg.arg)
 
     def block(self, body: list[ast.stmt]) -> bytes:
-        return self.node("Block", "", [made for s in body if (made := self.statement(s))])
+        return self.node("Block", "", [encoded for s in body if (encoded := self.statement(s))])
 
     def statement(self, s: ast.stmt) -> bytes | None:
         match s:
@@ -281,11 +281,11 @@ def has_member(module: str, name: str) -> bool:
 
 
 def varint(value: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while value >= 0x80:
-        made.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes([*made, value])
+    return bytes([*encoded, value])
 
 
 def collect(roots: Iterable[tuple[str, str]]) -> tuple[Encoder, dict[tuple[str, str], bytes]]:
@@ -297,9 +297,9 @@ def collect(roots: Iterable[tuple[str, str]]) -> tuple[Encoder, dict[tuple[str, 
     while pending:
         module, name = pending.pop()
         while (
-            has_member(module, name) is False and module.startswith("flambeau.") and (found := reexported(module, name))
+            has_member(module, name) is False and module.startswith("flambeau.") and (home := reexported(module, name))
         ):
-            module, name = found
+            module, name = home
         if (module, name) in encoded or not has_member(module, name):
             continue
         encoder.wanted = []

@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 80  # lines of a function
+VAGUE = ("made", "found", "given", "kept")  # as names of locals
 NATIVE_SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
 
 # What the folders of csrc may include, besides themselves.
@@ -111,6 +112,31 @@ def long_python_functions(root: Path) -> list[str]:
     ]
 
 
+def _bound_names(function: ast.AST) -> Iterator[tuple[str, int]]:
+    """The parameters and local names of a function or lambda, without those of functions inside it."""
+    pending = list(ast.iter_child_nodes(function))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            pending += ast.iter_child_nodes(node)
+
+
+def vague_names(root: Path) -> list[str]:
+    """Parameters and local names that say how a value came about, not what it is: one row for each in a function."""
+    return [
+        f"{path.relative_to(root)}:{line} {name}"
+        for folder in ("flambeau", "tools", "benchmarks")
+        for path in tracked(root / folder, ".py")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for name, line in sorted({name: line for name, line in _bound_names(function) if name in VAGUE}.items())
+    ]
+
+
 def upward_includes(root: Path) -> list[str]:
     """Includes of native code that `NATIVE_LAYERS` does not allow."""
     upward = []
@@ -155,6 +181,7 @@ def op_name_lists(root: Path) -> list[str]:
 COUNTS: dict[str, Callable[[Path], list[str]]] = {
     f"C++ functions over {LONGEST} lines": long_native_functions,
     f"Python functions over {LONGEST} lines": long_python_functions,
+    f"locals and parameters called {', '.join(VAGUE)}": vague_names,
     "upward includes": upward_includes,
     "upward imports": upward_imports,
     "lists of operator names outside of ops": op_name_lists,

@@ -23,8 +23,8 @@ def run(title: str, command: list[str]) -> bool:
 
 def cpp_files() -> list[str]:
     """Every C++ file under the native folders, relative to the root."""
-    found = [path for folder in CPP_FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in CPP_SUFFIXES]
-    return sorted(str(path.relative_to(ROOT)) for path in found)
+    paths = [path for folder in CPP_FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in CPP_SUFFIXES]
+    return sorted(str(path.relative_to(ROOT)) for path in paths)
 
 
 def main() -> int:

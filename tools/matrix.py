@@ -52,10 +52,10 @@ def check(python: str, options: list[str]) -> str:
 
 
 def main() -> int:
-    given = sys.argv[1:]
-    at = given.index("--") if "--" in given else len(given)
-    pythons = given[:at] or [python for python in SUPPORTED if tag_of(python)]
-    results = [check(python, given[at + 1 :] or ["tests/dynamo"]) for python in pythons]
+    arguments = sys.argv[1:]
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    pythons = arguments[:at] or [python for python in SUPPORTED if tag_of(python)]
+    results = [check(python, arguments[at + 1 :] or ["tests/dynamo"]) for python in pythons]
     print(*results, sep="\n")
     return int(not results or any(result.startswith("FAIL") for result in results))
 

@@ -108,8 +108,8 @@ def check(case):
         with torch.no_grad():
             wanted = wrapped(*inputs.values())
         wanted = [wanted] if isinstance(wanted, torch.Tensor) else wanted
-        found = program(*inputs.values())
-        for a, b in zip(found, wanted):
+        results = program(*inputs.values())
+        for a, b in zip(results, wanted):
             numpy.testing.assert_allclose(a.numpy(), b.numpy(), rtol=2e-3, atol=2e-3)
             worst = max(worst, float((a - b).abs().max()))
     return worst, seconds

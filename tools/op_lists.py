@@ -88,21 +88,21 @@ def operator_names(records: dict[str, Any]) -> set[str]:
 
 def op_lists(names: set[str], root: Path = ROOT) -> list[OpList]:
     """All lists of operator names outside of ops, the allowed ones included."""
-    found: list[OpList] = []
+    lists: list[OpList] = []
     for path in sorted((root / "flambeau").rglob("*.py")):
         place = path.relative_to(root).as_posix()
         if not place.startswith("flambeau/ops/"):
-            found += [OpList(place, *row) for row in _chosen(_python_literals(ast.parse(path.read_text())), names)]
+            lists += [OpList(place, *row) for row in _chosen(_python_literals(ast.parse(path.read_text())), names)]
     for path in sorted((root / "csrc").rglob("*")):
         if path.suffix in (".cpp", ".h", ".cu", ".cuh"):
             place = path.relative_to(root).as_posix()
-            found += [OpList(place, *row) for row in _chosen(_native_literals(path.read_text()), names)]
-    return found
+            lists += [OpList(place, *row) for row in _chosen(_native_literals(path.read_text()), names)]
+    return lists
 
 
 def refused(names: set[str], root: Path = ROOT) -> list[OpList]:
     """The lists that are not allowed."""
-    return [found for found in op_lists(names, root) if found.path not in ALLOWED]
+    return [listed for listed in op_lists(names, root) if listed.path not in ALLOWED]
 
 
 def _chosen(literals: Iterator[tuple[int, list[str]]], names: set[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -193,9 +193,9 @@ def main() -> None:
     import generate
 
     lists = refused(operator_names(generate.load_records()))
-    for found in lists:
-        print(found)
-    print(f"{len(lists)} lists with {sum(len(found.names) for found in lists)} entries")
+    for listed in lists:
+        print(listed)
+    print(f"{len(lists)} lists with {sum(len(listed.names) for listed in lists)} entries")
 
 
 if __name__ == "__main__":

@@ -75,13 +75,13 @@ def kernels(tree: pathlib.Path, program: str) -> dict[str, str]:
             return {"failed": done.stderr.strip().splitlines()[-1]}
         matches = [m for source in pathlib.Path(cache).rglob("*.cpp") for m in KERNEL.finditer(source.read_text())]
         texts = sorted({(m["ops"], m["text"].replace(m["name"], "kernel")) for m in matches})
-        found: dict[str, str] = {}
+        sources: dict[str, str] = {}
         for ops, text in texts:  # by text: names of files depend on headers and compilers
             key, i = ops, 2
-            while key in found:
+            while key in sources:
                 key, i = f"{ops} ({i})", i + 1
-            found[key] = text
-        return dict(sorted(found.items(), key=lambda item: item[0]))
+            sources[key] = text
+        return dict(sorted(sources.items(), key=lambda item: item[0]))
 
 
 def built(revision: str) -> pathlib.Path:

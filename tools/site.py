@@ -181,8 +181,8 @@ def heading_of(family: str) -> str:
 
 def methods() -> dict[str, Any]:
     names = [name for name in dir(flambeau.Tensor) if not name.startswith("_")]
-    found = {f"Tensor.{name}": inspect.getattr_static(flambeau.Tensor, name) for name in names}
-    return {name: value for name, value in found.items() if described(value)}
+    members = {f"Tensor.{name}": inspect.getattr_static(flambeau.Tensor, name) for name in names}
+    return {name: value for name, value in members.items() if described(value)}
 
 
 def write_module(folder: Path, name: str) -> str | None:

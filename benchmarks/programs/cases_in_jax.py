@@ -112,8 +112,8 @@ def gpt2_train(layers: int = 12, width: int = 768, heads: int = 12, words: int =
             return _cross_entropy(_gpt2(p, ids[:, :-1], heads), ids[:, 1:])
 
         value, gradients = jax.value_and_grad(loss)(parameters)
-        made, state = _adamw(parameters, gradients, state)
-        return jax.tree.map(lambda p: p.astype("bfloat16"), made), _in_half(state), value
+        updated, state = _adamw(parameters, gradients, state)
+        return jax.tree.map(lambda p: p.astype("bfloat16"), updated), _in_half(state), value
 
     def run() -> Any:
         held[0], held[1], value = step(held[0], held[1], ids)

@@ -26,8 +26,8 @@ def _denoise(torch: Any, model: Any, device: str, shape: tuple[int, ...], channe
     labels = torch.randint(0, 10, (shape[0],)).to(device)
 
     def loss(images: Any, noise: Any, steps: Any, labels: Any) -> Any:
-        kept = torch.cos(steps.float() * (math.pi / 2000))[:, None, None, None]
-        noisy = images * kept + noise * (1 - kept * kept).sqrt()
+        signal = torch.cos(steps.float() * (math.pi / 2000))[:, None, None, None]
+        noisy = images * signal + noise * (1 - signal * signal).sqrt()
         return torch.nn.functional.mse_loss(model(noisy, steps, labels).float(), noise)
 
     return Program(model, loss, (images, noise, steps, labels), torch.optim.AdamW(model.parameters(), lr=1e-4))

@@ -32,8 +32,8 @@ def _random(shapes: Any, dtype: Any) -> Any:
 
     leaves, tree = jax.tree.flatten(shapes, is_leaf=lambda x: isinstance(x, tuple))
     keys = jax.random.split(jax.random.key(0), len(leaves))
-    made = [(jax.random.normal(k, s, jnp.float32) * 0.02 + (len(s) == 1)).astype(dtype) for k, s in zip(keys, leaves)]
-    return jax.tree.unflatten(tree, made)
+    drawn = [(jax.random.normal(k, s, jnp.float32) * 0.02 + (len(s) == 1)).astype(dtype) for k, s in zip(keys, leaves)]
+    return jax.tree.unflatten(tree, drawn)
 
 
 def _adamw(parameters: Any, gradients: Any, state: Any) -> tuple[Any, Any]:

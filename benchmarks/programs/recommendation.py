@@ -65,14 +65,14 @@ def mixtral(torch: Any, device: str, small: bool) -> Program:
             chance = chance / chance.sum(-1, keepdim=True)
             picks = F.one_hot(chosen.flatten(), experts)
             place = ((picks.cumsum(0) - 1) * picks).sum(-1)
-            kept = place < room
-            slot = torch.where(kept, chosen.flatten() * room + place, experts * room)
+            has_room = place < room
+            slot = torch.where(has_room, chosen.flatten() * room + place, experts * room)
             tokens = flat.repeat_interleave(2, 0)
             sent = flat.new_zeros(experts * room + 1, width).index_copy(0, slot, tokens)
             sent = sent[:-1].view(experts, room, width)
-            made = (F.silu(sent @ self.gate) * (sent @ self.up)) @ self.down
-            back = made.view(-1, width)[torch.where(kept, slot, 0)]
-            back = back * (chance.flatten() * kept)[:, None].type_as(back)
+            outputs = (F.silu(sent @ self.gate) * (sent @ self.up)) @ self.down
+            back = outputs.view(-1, width)[torch.where(has_room, slot, 0)]
+            back = back * (chance.flatten() * has_room)[:, None].type_as(back)
             return back.view(-1, 2, width).sum(1).view_as(x)
 
     class Block(nn.Module):

@@ -52,13 +52,13 @@ def mamba(torch: Any, device: str, small: bool) -> Program:
         b, c = (t.view(batch, 1, count, chunk, states) for t in (b, c))
         total = decay.cumsum(-1)
         within = (c @ b.transpose(-1, -2)) * torch.exp(sums_between(decay)).type_as(x)
-        made = within @ x
+        outputs = within @ x
         left = (b * torch.exp(total[..., -1:] - total)[..., None].type_as(x)).transpose(-1, -2) @ x
         ends = F.pad(total[..., -1], (1, 0))
         carried = torch.exp(sums_between(ends)).type_as(x)[..., :-1, 1:]
         states_before = (carried @ left.flatten(3)).view(batch, heads, count, states, depth)
-        made = made + (c * torch.exp(total)[..., None].type_as(x)) @ states_before
-        return made.permute(0, 2, 3, 1, 4).reshape(batch, length, inner)
+        outputs = outputs + (c * torch.exp(total)[..., None].type_as(x)) @ states_before
+        return outputs.permute(0, 2, 3, 1, 4).reshape(batch, length, inner)
 
     class Layer(nn.Module):
         def __init__(self) -> None:
@@ -76,9 +76,9 @@ def mamba(torch: Any, device: str, small: bool) -> Program:
             y, b, c = y.split((inner, states, states), -1)
             step = F.softplus(step.float())
             y = y.reshape(y.shape[0], length, heads, depth)
-            made = scan(y * step[..., None].type_as(y), -self.decay.exp() * step, b, c)
-            made = made + (y * self.skip[:, None]).flatten(2)
-            return x + self.join(self.last(made * F.silu(z)))
+            outputs = scan(y * step[..., None].type_as(y), -self.decay.exp() * step, b, c)
+            outputs = outputs + (y * self.skip[:, None]).flatten(2)
+            return x + self.join(self.last(outputs * F.silu(z)))
 
     class Mamba(nn.Module):
         def __init__(self) -> None:

@@ -234,15 +234,15 @@ def t5(torch: Any, device: str, small: bool) -> Program:
 
     def bucket_of(rows: int, columns: int, both_ways: bool) -> Any:
         far = torch.arange(columns)[None, :] - torch.arange(rows)[:, None]
-        count, found = buckets, torch.zeros_like(far)
+        count, bucket = buckets, torch.zeros_like(far)
         if both_ways:
             count = buckets // 2
-            found, far = found + (far > 0).long() * count, far.abs()
+            bucket, far = bucket + (far > 0).long() * count, far.abs()
         else:
             far = -torch.clamp(far, max=0)
         exact = count // 2
         large = exact + (torch.log(far.clamp(min=1).float() / exact) / math.log(128 / exact) * (count - exact)).long()
-        return found + torch.where(far < exact, far, large.clamp(max=count - 1))
+        return bucket + torch.where(far < exact, far, large.clamp(max=count - 1))
 
     class Attention(nn.Module):
         def __init__(self) -> None:
@@ -297,8 +297,8 @@ def t5(torch: Any, device: str, small: bool) -> Program:
             nn.init.normal_(self.words.weight, std=width**-0.5)
 
         def forward(self, ids: Any, targets: Any) -> Any:
-            made = self.decoder(self.words(targets), self.encoder(self.words(ids)))
-            return F.linear(made * width**-0.5, self.words.weight)
+            decoded = self.decoder(self.words(targets), self.encoder(self.words(ids)))
+            return F.linear(decoded * width**-0.5, self.words.weight)
 
     model = T5().to(device)
     ids, targets = torch.randint(0, words, (batch, source)), torch.randint(0, words, (batch, target + 1))

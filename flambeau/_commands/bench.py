@@ -63,8 +63,11 @@ def main(arguments: list[str]) -> int:
         parser.error(f"no case has {options.only!r} in its name: {', '.join(table)}")
     print(f"{'':32}{'eager':>12}{'compiled':>12}" + (f"{'PyTorch':>12}{'ratio':>8}" if theirs else ""))
     for name in names:
-        function, given = table[name]
-        eager, compiled = functools.partial(function, *given), functools.partial(flambeau.compile(function), *given)
+        function, arguments_of_case = table[name]
+        eager, compiled = (
+            functools.partial(function, *arguments_of_case),
+            functools.partial(flambeau.compile(function), *arguments_of_case),
+        )
         others = [functools.partial(their_table[name][0], *their_table[name][1])] if theirs else []
         times = best_times([eager, compiled, *others], options.seconds)
         ratio = f"{min(times[:2]) / times[2]:8.2f}" if theirs else ""

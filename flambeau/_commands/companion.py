@@ -39,8 +39,10 @@ def wheel(folder: Path, name: str = "torch") -> Path:
 
 def installed(name: str) -> str | None:
     """The version of the distribution that is installed, whatever the alias says."""
-    found = (d.version for d in importlib.metadata.PathDistribution.discover(name=name) if d.metadata["Name"] == name)
-    return next(found, None)
+    versions = (
+        d.version for d in importlib.metadata.PathDistribution.discover(name=name) if d.metadata["Name"] == name
+    )
+    return next(versions, None)
 
 
 def install() -> int:

@@ -34,14 +34,14 @@ def call(path: Path, name: str) -> Any:
     return getattr(module, name)()
 
 
-def exported(made: Any) -> Any:
+def exported(program: Any) -> Any:
     from flambeau.export import export
 
-    if hasattr(made, "graph_signature"):
-        return made
-    if not isinstance(made, tuple) or len(made) not in (2, 3):
-        raise TypeError(f"expected (module, args) or (module, args, dynamic_shapes), got {type(made).__name__}")
-    model, args, *shapes = made
+    if hasattr(program, "graph_signature"):
+        return program
+    if not isinstance(program, tuple) or len(program) not in (2, 3):
+        raise TypeError(f"expected (module, args) or (module, args, dynamic_shapes), got {type(program).__name__}")
+    model, args, *shapes = program
     return export(model.eval(), tuple(args), dynamic_shapes=shapes[0] if shapes else None)
 
 

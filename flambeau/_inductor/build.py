@@ -476,13 +476,13 @@ def cached(folder: Path | None = None) -> list[Cached]:
     return sorted(objects, key=lambda o: o.used, reverse=True)
 
 
-def intact(found: Cached) -> bool:
+def intact(cached: Cached) -> bool:
     """Whether an object is as it was written, for every kernel in it."""
-    return set(found.kernels.values()) <= {_digest(found.path)}
+    return set(cached.kernels.values()) <= {_digest(cached.path)}
 
 
-def delete(found: Cached) -> None:
-    for path in (found.path, found.path.with_suffix(".cpp"), *(found.path.parent / name for name in found.kernels)):
+def delete(cached: Cached) -> None:
+    for path in (cached.path, cached.path.with_suffix(".cpp"), *(cached.path.parent / name for name in cached.kernels)):
         path.unlink(missing_ok=True)
 
 

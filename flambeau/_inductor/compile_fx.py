@@ -52,7 +52,7 @@ def compile_fx(
     """A backend of `compile`: the graph module as a function of the same inputs."""
     settings = config.resolve(mode, options)
     if reads_data(graph):
-        return with_segments(graph, lambda segment, given: compile_fx(segment, given, fuse, mode, options))
+        return with_segments(graph, lambda segment, inputs: compile_fx(segment, inputs, fuse, mode, options))
     if fuse and hasattr(graph, "graph") and all(isinstance(t, fl.Tensor) for t in example_inputs):
         differentiated = fl.is_grad_enabled() and any(t.requires_grad for t in example_inputs)
         if compute_with_integers(graph, differentiated):
@@ -287,7 +287,7 @@ def _program(
     printer: Printer,
     title: str,
     unaligned: set[int],
-    kept: Sequence[tuple[RecordedValue, Any]] = (),
+    hoisted: Sequence[tuple[RecordedValue, Any]] = (),
     donated: Set[int] = frozenset(),
 ) -> ProgramSpec:
     shown = stages.Stages(title)
@@ -297,7 +297,7 @@ def _program(
     input_buffers = [lowering.enter(v, "input") for v in inputs]
     used = {v.storage for call in calls for v in call.reads} | {v.storage for v in outputs if v is not None}
     constants = [(lowering.enter(v, "constant"), tensor) for v, tensor in trace.constants.values() if v.storage in used]
-    constants += [(lowering.enter(v, "constant"), keeper) for v, keeper in kept]
+    constants += [(lowering.enter(v, "constant"), keeper) for v, keeper in hoisted]
     for call in calls:
         lowering.lower(call)
     last = []

@@ -183,8 +183,8 @@ class _Writer:
 
     def size_number(self, node: Expr, op: str, ctype: str) -> str | None:
         """An operand that may come from sizes, as a number of the call."""
-        if id(node) not in self.size_numbers and (found := size_in(node, op, ctype)):
-            self.size_numbers[id(node)] = found[1].format(self._number(found[0], f"c{len(self.numbers)}"))
+        if id(node) not in self.size_numbers and (size := size_in(node, op, ctype)):
+            self.size_numbers[id(node)] = size[1].format(self._number(size[0], f"c{len(self.numbers)}"))
         return self.size_numbers.get(id(node))
 
     # ---------------------------------------------------------------- which pass computes what

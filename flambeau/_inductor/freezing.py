@@ -47,7 +47,7 @@ def _is_frozen(call: RecordedCall, frozen: set[int]) -> bool:
 def hoist(
     trace: Trace,
     members: Iterable[int],
-    kept: dict[str, Any],
+    hoisted_values: dict[str, Any],
     make: Callable[[list[RecordedCall], list[int], RecordedValue], Any],
 ) -> list[tuple[RecordedValue, Any]]:
     """Takes calls on frozen storages out of the trace. Returns the values that the rest reads of them, each with what keeps
@@ -68,11 +68,11 @@ def hoist(
     for storage in dict.fromkeys(v.storage for call in rest for v in call.reads if v.storage in maker):
         value = trace.roots[storage]
         key = _described(value, maker, positions)
-        if key not in kept:
+        if key not in hoisted_values:
             calls = _needed(storage, maker)
             inputs = sorted({positions[v.storage] for call in calls for v in call.reads if v.storage not in maker})
-            kept[key] = make(calls, inputs, value)
-        hoisted.append((value, kept[key]))
+            hoisted_values[key] = make(calls, inputs, value)
+        hoisted.append((value, hoisted_values[key]))
     return hoisted
 
 

@@ -58,15 +58,17 @@ class _Rows:
         self.lowering.items.append(Loop(name, domain, body, reads, self.row(reduced), fl.float32, reduce))
         return reduced
 
-    def each(self, name: str, body: e.Expr, buffers: list[Buffer], classes: bool, made: Buffer | None = None) -> Buffer:
+    def each(
+        self, name: str, body: e.Expr, buffers: list[Buffer], classes: bool, target: Buffer | None = None
+    ) -> Buffer:
         """One number for each row, of others; the last read is the class, where that takes part."""
-        made = made or self.buffer((self.rows,))
+        target = target or self.buffer((self.rows,))
         reads = [Access(b, 0, (0 if b.size == () or self.rows == 1 else 1,)) for b in buffers]
         if classes:
             reads.append(Access(self.classes.buffer, self.classes.offset, self.classes.strides[:1]))
-        write = Access(made, 0, (0 if self.rows == 1 else 1,))
+        write = Access(target, 0, (0 if self.rows == 1 else 1,))
         self.lowering.items.append(Loop(name, (self.rows,), body, reads, write, fl.float32))
-        return made
+        return target
 
     def total(self, name: str, body: e.Expr, buffers: list[Buffer]) -> Buffer:
         """The sum over all rows of something that depends on the row's class, which is the last read."""

@@ -22,12 +22,12 @@ def _shape(input: Any) -> list[int]:
     return [1, input.shape[1]] + [1] * (input.dim() - 2)
 
 
-def _fits(input: Any, given: Sequence[Any], dtypes: Sequence[Any]) -> bool:
+def _fits(input: Any, parameters: Sequence[Any], dtypes: Sequence[Any]) -> bool:
     return (
         input.dtype in dtypes
         and input.dim() >= 2
         and 0 not in input.shape
-        and all(t is None or t.shape == input.shape[1:2] for t in given)
+        and all(t is None or t.shape == input.shape[1:2] for t in parameters)
     )
 
 

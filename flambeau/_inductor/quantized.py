@@ -108,13 +108,13 @@ class _Product:
             return node.args[0], float(node.args[1]), int(node.args[2])
         return None
 
-    def _settings(self, given: list[Any], weight: Any) -> list[Any] | None:
+    def _settings(self, settings: list[Any], weight: Any) -> list[Any] | None:
         """Stride, padding, dilation and groups of a convolution."""
         shape = _shape(weight)
-        if "transpose" in _base_name(self.node) or any(isinstance(value, str) for value in given):
+        if "transpose" in _base_name(self.node) or any(isinstance(value, str) for value in settings):
             return None
         count = len(shape) - 2
-        plain = [default if value is None else value for value, default in zip(given, (1, 0, 1, 1))]
+        plain = [default if value is None else value for value, default in zip(settings, (1, 0, 1, 1))]
         spread = [list(v) if isinstance(v, (list, tuple)) else [v] * count for v in plain[:3]]
         spread = [v * count if len(v) == 1 else v for v in spread]
         return [*spread, plain[3]]

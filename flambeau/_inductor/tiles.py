@@ -269,13 +269,13 @@ def _unfinished(member: Member, size: tuple[int, ...]) -> Buffer:
     return Buffer(-1, _wide(reduce.accumulate), size, strides, "loop")
 
 
-def _rest(member: Member, scratch: Buffer, kept: tuple[bool, ...], write: Access, count: int) -> Member:
+def _rest(member: Member, scratch: Buffer, is_class_dim: tuple[bool, ...], write: Access, count: int) -> Member:
     """The fold of what the parts left."""
     reduce = member.loop.reduce
     assert reduce is not None
     loop = Loop(
         member.loop.name, scratch.size, e.Expr("load", 0), [Access(scratch, 0, scratch.stride)], write, scratch.dtype,
-        Reduce(reduce.init, reduce.combine, reduce.finish, reduce.accumulate, kept), count=count,
+        Reduce(reduce.init, reduce.combine, reduce.finish, reduce.accumulate, is_class_dim), count=count,
     )  # fmt: skip
     return Member(loop, member.level, loop.reads, write)
 

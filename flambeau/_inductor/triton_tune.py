@@ -108,7 +108,7 @@ class MeasuringTuner:
         grid, block = (ctypes.c_uint * 3)(*kernel.grid), (ctypes.c_uint * 3)(image.threads, 1, 1)
         function = loaded(image, self.device)
 
-        def run(kept: Any = (values, memory)) -> None:
+        def run(held: Any = (values, memory)) -> None:
             stream = _library.call("current_stream", self.device)
             _library.call("launch", function, grid, block, image.shared, stream, params)
 

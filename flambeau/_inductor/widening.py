@@ -45,15 +45,15 @@ def widen_products(trace: Trace) -> None:
     trace.calls = [call for at, call in enumerate(trace.calls) if at not in gone]
 
 
-def _converted(call: RecordedCall, made: RecordedValue) -> RecordedValue | None:
+def _converted(call: RecordedCall, value: RecordedValue) -> RecordedValue | None:
     """What a call makes of a whole product by converting it to single precision."""
     if call.op._full_name not in tags.operators("copy") or call.writes or len(call.results) != 1:
         return None
     result, read = call.results[0], call.reads[0]
-    if result is None or result.dtype is not fl.float32 or made.dtype not in (fl.bfloat16, fl.float16):
+    if result is None or result.dtype is not fl.float32 or value.dtype not in (fl.bfloat16, fl.float16):
         return None
-    whole = (read.size, read.stride, read.offset) == (made.size, made.stride, made.offset)
-    return result if whole and (result.size, result.stride, result.offset) == (made.size, made.stride, 0) else None
+    whole = (read.size, read.stride, read.offset) == (value.size, value.stride, value.offset)
+    return result if whole and (result.size, result.stride, result.offset) == (value.size, value.stride, 0) else None
 
 
 def _is_even(call: RecordedCall) -> bool:

@@ -113,7 +113,7 @@ def grad_fn(t: Any) -> Any:
     from flambeau._subclasses import fake_autograd
 
     if not t.fake_mode.keeps_history and t.fake_requires_grad and not t.fake_is_leaf:
-        return fake_autograd.FakeNode("NotKept", lambda given: [], [], 1)
+        return fake_autograd.FakeNode("NotKept", lambda gradients: [], [], 1)
     fake_autograd.refresh(t)
     return t.history[0] if t.history is not None else None
 

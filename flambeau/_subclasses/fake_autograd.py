@@ -133,14 +133,14 @@ class Derivative:
                 values.append(results[0 if name == "out" else self.results.index(name)])
         return [t for t in values if isinstance(t, fl.Tensor)]
 
-    def gradients(self, bound: dict[str, Any], results: list[Any], given: Gradients, listed: bool) -> Gradients:
+    def gradients(self, bound: dict[str, Any], results: list[Any], incoming: Gradients, listed: bool) -> Gradients:
         """One gradient for each tensor among the arguments, lists laid out."""
         if self.pointwise:
             operands = [(k, n) for k, n in enumerate(self.tensors) if isinstance(bound[n], fl.Tensor)]
-            return [self._operand(k, bound, results[0], given[0]) if _needs(bound[n]) else None for k, n in operands]
-        if not listed and all(g is None for g in given[: sum(map(self._is_gradient, self.parameters))]):
+            return [self._operand(k, bound, results[0], incoming[0]) if _needs(bound[n]) else None for k, n in operands]
+        if not listed and all(g is None for g in incoming[: sum(map(self._is_gradient, self.parameters))]):
             return [None] * sum(len(_items(bound[n])) for n in self.tensors)
-        gradients = self.vjp(*(self._asked(p, bound, results, given, listed) for p in self.parameters))
+        gradients = self.vjp(*(self._asked(p, bound, results, incoming, listed) for p in self.parameters))
         gradients = gradients if isinstance(gradients, tuple) else (gradients,)
         placed: Gradients = []
         for name, g in itertools.zip_longest(self.tensors, gradients[: len(self.tensors)]):
@@ -174,11 +174,13 @@ class Derivative:
         numbered = len(parameter) == 2 and parameter[0] == "g" and parameter[1].isdigit()
         return (parameter == "g" or numbered) and parameter not in self.arguments
 
-    def _asked(self, parameter: str, bound: dict[str, Any], results: list[Any], given: Gradients, listed: bool) -> Any:
+    def _asked(
+        self, parameter: str, bound: dict[str, Any], results: list[Any], incoming: Gradients, listed: bool
+    ) -> Any:
         """What a parameter of the derivative stands for."""
         if self._is_gradient(parameter):
             number = int(parameter[1:] or 0)
-            return tuple(given) if listed else given[number] if number < len(given) else None
+            return tuple(incoming) if listed else incoming[number] if number < len(incoming) else None
         if parameter == "needs":
             return tuple(tuple(map(_needs, v)) if isinstance(v := bound[n], (list, tuple)) else _needs(v) for n in self.tensors)  # fmt: skip
         if parameter in bound:
@@ -281,7 +283,12 @@ def note_views(op: Any, bound: dict[str, Any], result: Any) -> None:
 
 
 def _apply(
-    derivative: Derivative, bound: dict[str, Any], results: list[Any], listed: bool, saved: list[Any], given: Gradients
+    derivative: Derivative,
+    bound: dict[str, Any],
+    results: list[Any],
+    listed: bool,
+    saved: list[Any],
+    gradients: Gradients,
 ) -> Gradients:
     for t, version in saved:
         if _version(t) != version:
@@ -289,10 +296,10 @@ def _apply(
                 f"[{derivative.name}] expected a saved tensor at version {version}, got version {_version(t)}: one of the "
                 "variables needed for gradient computation has been modified by an inplace operation"
             )
-    return derivative.gradients(bound, results, given, listed)
+    return derivative.gradients(bound, results, gradients, listed)
 
 
-def _refuse(name: str, given: Gradients) -> Gradients:
+def _refuse(name: str, gradients: Gradients) -> Gradients:
     raise RuntimeError(
         f"[{name}] expected an op with a derivative, got one without; the derivative for '{name}' is not implemented"
     )
@@ -373,8 +380,8 @@ def rebase(written: Any, node: FakeNode) -> None:
         return
     base = view.base
 
-    def apply(given: Gradients) -> Gradients:
-        whole = given[0].clone()
+    def apply(gradients: Gradients) -> Gradients:
+        whole = gradients[0].clone()
         part = view.replay(whole)
         inner = node.apply([part.clone()])
         first = inner[0] if inner and inner[0] is not None else None
@@ -420,7 +427,7 @@ def conformed(g: Any, edge: _Edge) -> Any:
 
 
 def run(
-    mode: Any, roots: Sequence[Any], given: Sequence[Any], wanted: Any, create_graph: bool, accumulate: bool
+    mode: Any, roots: Sequence[Any], gradients: Sequence[Any], wanted: Any, create_graph: bool, accumulate: bool
 ) -> list[Any]:
     """The gradients of fakes with respect to `wanted`. With `accumulate` they are added to .grad of leaves: of those
     wanted, or of all."""
@@ -434,7 +441,7 @@ def run(
     _C._push_torch_function_mode(mode)  # what derivatives make on the way is fake too
     try:
         with fl.set_grad_enabled(create_graph):
-            return _Backward(targets, accumulate).run(roots, given)
+            return _Backward(targets, accumulate).run(roots, gradients)
     finally:
         _C._pop_torch_function_mode()
 
@@ -452,8 +459,8 @@ class _Backward:
         for t in self.wanted:
             refresh(t)
 
-    def run(self, roots: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-        for root, g in zip(roots, given):
+    def run(self, roots: Sequence[Any], root_gradients: Sequence[Any]) -> list[Any]:
+        for root, g in zip(roots, root_gradients):
             if g is not None:
                 self.send(_Edge(root), g)
         while self.queue:

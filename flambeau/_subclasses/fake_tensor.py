@@ -143,11 +143,11 @@ class FakeTensor(fl.Tensor):
         return copy
 
     @staticmethod
-    def _run_backward(roots: Any, given: Any, wanted: Any, create_graph: bool, accumulate: bool) -> tuple[Any, ...]:
+    def _run_backward(roots: Any, gradients: Any, wanted: Any, create_graph: bool, accumulate: bool) -> tuple[Any, ...]:
         """Called by autograd.grad and autograd.backward."""
         mode = _mode_of(roots)
         assert mode is not None
-        return tuple(fake_autograd.run(mode, roots, given, wanted, create_graph, accumulate))
+        return tuple(fake_autograd.run(mode, roots, gradients, wanted, create_graph, accumulate))
 
     def _record_function(self, ctx: Any, inputs: Any, outputs: Any, fixed: set[int], recorded: bool) -> list[Any]:
         """Called by autograd.Function with what forward returned."""

@@ -150,7 +150,7 @@ def _load_compiled(self: Any, state_dict: Any, *args: Any, **kwargs: Any) -> Any
 
 def _mark(function: Any = None, *args: Any, **kwargs: Any) -> Any:
     """A decorator, with or without arguments, that leaves the function as it is."""
-    return (lambda given: given) if function is None or not callable(function) else function
+    return (lambda function: function) if function is None or not callable(function) else function
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:

@@ -90,10 +90,10 @@ def _library() -> ctypes.CDLL:
 @functools.cache
 def _function(name: str) -> Any:
     returns, arguments = _FUNCTIONS[name]
-    found = getattr(_library(), f"flcuda_{name}")
-    found.argtypes = arguments
-    found.restype = _int if returns == "status" else returns
-    return found
+    function = getattr(_library(), f"flcuda_{name}")
+    function.argtypes = arguments
+    function.restype = _int if returns == "status" else returns
+    return function
 
 
 def call(name: str, *args: Any) -> Any:

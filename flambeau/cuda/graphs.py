@@ -178,8 +178,8 @@ def _graphed(function: Callable[..., Any], samples: tuple[Any, ...], warmup: int
 
     class Graphed(flambeau.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, *given: Any) -> Any:
-            for place, value in zip(samples, given):
+        def forward(ctx: Any, *inputs: Any) -> Any:
+            for place, value in zip(samples, inputs):
                 if place.data_ptr() != value.data_ptr():
                     place.data.copy_(value)
             forward.replay()
@@ -194,16 +194,16 @@ def _graphed(function: Callable[..., Any], samples: tuple[Any, ...], warmup: int
             backward.replay()
             return tuple(g.detach() if g is not None else None for g in by_input)
 
-    def run(*given: Any) -> Any:
-        outputs = Graphed.apply(*given, *parameters)
+    def run(*inputs: Any) -> Any:
+        outputs = Graphed.apply(*inputs, *parameters)
         return outputs[0] if single else outputs
 
     if isinstance(function, flambeau.nn.Module):
         original = function.forward
         captured_in = function.training
 
-        def choose(*given: Any, **kwargs: Any) -> Any:
-            return run(*given) if function.training == captured_in and not kwargs else original(*given, **kwargs)
+        def choose(*inputs: Any, **kwargs: Any) -> Any:
+            return run(*inputs) if function.training == captured_in and not kwargs else original(*inputs, **kwargs)
 
         function.forward = choose
         return function

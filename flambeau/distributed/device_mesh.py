@@ -93,9 +93,9 @@ class DeviceMesh:
             own = None
             for ranks in self.mesh.movedim(dim, -1).reshape(-1, self.mesh.shape[dim]).tolist():
                 name = self.mesh_dim_names[dim] if self.mesh_dim_names else f"dim_{dim}"
-                made = groups.new_group(ranks, group_desc=f"mesh_{name}", sort_ranks=False)
+                group = groups.new_group(ranks, group_desc=f"mesh_{name}", sort_ranks=False)
                 if world.rank() in ranks:
-                    own = made
+                    own = group
             self._dim_groups.append(own)
 
     # ------------------------------------------------------------------------------------ questions
@@ -149,7 +149,7 @@ class DeviceMesh:
 
     def _existing_groups(self) -> list[Any]:
         """The groups of a mesh that came without them, from a file for instance: those that this process is in already."""
-        found = []
+        existing = []
         for dim in range(self.ndim):
             index = tuple(slice(None) if d == dim else at for d, at in enumerate(self._coordinate or ()))
             ranks = self.mesh[index].tolist() if self._coordinate is not None else []
@@ -159,8 +159,8 @@ class DeviceMesh:
                     "[DeviceMesh] DeviceMesh process groups not initialized! Expected a group of the ranks "
                     f"{ranks}, got none: make a mesh of this shape first"
                 )
-            found.append(group)
-        return found
+            existing.append(group)
+        return existing
 
     def get_all_groups(self) -> list[Any]:
         return [self.get_group(dim) for dim in range(self.ndim)]
@@ -191,13 +191,13 @@ class DeviceMesh:
         return self._part(part, wanted, [self._dim_groups[dim] for dim in dims] if self._dim_groups else [])
 
     def _part(self, ranks: Any, names: tuple[str, ...] | None, members: list[Any]) -> DeviceMesh:
-        made = DeviceMesh.__new__(DeviceMesh)
-        made.device_type, made.mesh, made.mesh_dim_names = self.device_type, ranks, names
-        made._root, made._flattened, made._dim_groups = self._root or self, {}, members
-        made._coordinate = None
+        mesh = DeviceMesh.__new__(DeviceMesh)
+        mesh.device_type, mesh.mesh, mesh.mesh_dim_names = self.device_type, ranks, names
+        mesh._root, mesh._flattened, mesh._dim_groups = self._root or self, {}, members
+        mesh._coordinate = None
         if self.device_type != "meta":
-            made._locate(groups.get_rank())
-        return made
+            mesh._locate(groups.get_rank())
+        return mesh
 
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
         """All dimensions as one."""
@@ -208,14 +208,18 @@ class DeviceMesh:
         if name in root._flattened:
             return root._flattened[name]
         own_dims = self.mesh_dim_names or ()
-        kept = [d for d in range(root.ndim) if root.mesh_dim_names and root.mesh_dim_names[d] in own_dims]
-        rest = [d for d in range(root.ndim) if d not in kept]
-        rows = root.mesh.permute([*rest, *kept]).reshape(-1, math.prod(root.mesh.shape[d] for d in kept)).tolist()
+        flattened_dims = [d for d in range(root.ndim) if root.mesh_dim_names and root.mesh_dim_names[d] in own_dims]
+        rest = [d for d in range(root.ndim) if d not in flattened_dims]
+        rows = (
+            root.mesh.permute([*rest, *flattened_dims])
+            .reshape(-1, math.prod(root.mesh.shape[d] for d in flattened_dims))
+            .tolist()
+        )
         own, members = self.mesh.reshape(-1), None
         for ranks in rows:
-            made = groups.new_group(ranks, group_desc=f"mesh_{name}", sort_ranks=False)
+            group = groups.new_group(ranks, group_desc=f"mesh_{name}", sort_ranks=False)
             if groups.get_rank() in ranks:
-                members = made
+                members = group
         root._flattened[name] = flat = root._part(own, (name,), [members])
         return flat
 
@@ -248,9 +252,9 @@ class DeviceMesh:
             if len(listed) != 1:
                 raise ValueError("[DeviceMesh.from_group] Must pass mesh if passing multiple ProcessGroups")
             mesh = groups.get_process_group_ranks(listed[0])
-        made = DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names, _init_backend=False)
-        made._dim_groups = listed
-        return made
+        device_mesh = DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names, _init_backend=False)
+        device_mesh._dim_groups = listed
+        return device_mesh
 
     # ------------------------------------------------------------------------------------ as an object
 

@@ -192,9 +192,9 @@ class Runner(Interpreter):
         specs = [InputSpec(InputKind.USER_INPUT, TensorArgument(f"arg{i}_1"), None) for i in range(len(operands))]
         fakes = [self.mode.wrap(x.meta(), x.geometry, x.fake_device, bool(x.requires_grad)) for x in operands]
         inputs = [Input(spec, x, x) for spec, x in zip(specs, fakes)]
-        given = [fakes[i] for i in read]
+        operand_fakes = [fakes[i] for i in read]
         module, _ = record_graph(
-            branch, self.mode, inputs, given, record.decompositions, not record.takes_apart, type(record)
+            branch, self.mode, inputs, operand_fakes, record.decompositions, not record.takes_apart, type(record)
         )
         if len(inputs) != len(operands):
             raise NotImplementedError("[export] expected branches without tensors made from data, got one")
@@ -308,15 +308,15 @@ def _named(mod: Any, leaves: list[Any], arguments: Any) -> list[tuple[str, Any]]
     parameters = list(inspect.signature(mod.forward).parameters.values())
     first = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL), len(parameters))
     names = [parameters[i].name if i < first else f"{parameters[first].name}_{i - first}" for i in range(len(args))]
-    made: dict[str, Any] = {}
+    leaf_of_name: dict[str, Any] = {}
     for path, leaf in leaves:
         parts = [str(next(iter(vars(key).values()))) for key in path]
         head = names[int(parts[1])] if parts[0] == "0" else parts[1]
         name = "".join(c if c.isalnum() else "_" for c in "_".join([head, *parts[2:]]))
-        while name in made:
+        while name in leaf_of_name:
             name += "_"
-        made[name] = leaf
-    return list(made.items())
+        leaf_of_name[name] = leaf
+    return list(leaf_of_name.items())
 
 
 def _inputs(mod: Any, whole: FullGraph, user: list[tuple[str, Any]]) -> list[Input]:

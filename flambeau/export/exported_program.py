@@ -338,13 +338,13 @@ class ExportedModule(fl.nn.Module):
             program._check_inputs(leaves)
         state = dict(self.named_parameters(remove_duplicate=False)) | dict(self.named_buffers(remove_duplicate=False))
         inputs, user = [], iter(leaves)
-        for made in program.graph_signature.input_specs:
-            if made.kind is InputKind.USER_INPUT:
+        for input_spec in program.graph_signature.input_specs:
+            if input_spec.kind is InputKind.USER_INPUT:
                 inputs.append(next(user))
-            elif made.kind is InputKind.CONSTANT_TENSOR:
-                inputs.append(program.constants[str(made.target)])
+            elif input_spec.kind is InputKind.CONSTANT_TENSOR:
+                inputs.append(program.constants[str(input_spec.target)])
             else:
-                inputs.append(state[str(made.target)])
+                inputs.append(state[str(input_spec.target)])
         results = program.graph_module(*inputs)
         return pytree.tree_unflatten(
             settle(program.graph_signature, results, state, leaves), program.call_spec.out_spec

@@ -218,9 +218,9 @@ class _Builder:
         returned = [held[n] for n in results]
         inner.output(returned[0] if len(returned) == 1 else tuple(returned))
         target.finish(inner)
-        made = graph.call_module(name, tuple(self._value(n, path, graph, values) for n in inputs))
+        call_node = graph.call_module(name, tuple(self._value(n, path, graph, values) for n in inputs))
         for i, node in enumerate(results):
-            values[node] = made if len(results) == 1 else graph.call_function(operator.getitem, (made, i))
+            values[node] = call_node if len(results) == 1 else graph.call_function(operator.getitem, (call_node, i))
 
     def _place(self, module: Any, name: str, child: str) -> InterpreterModule:
         """The submodule of that name; another one for each further call, with the same state."""

@@ -395,13 +395,13 @@ def plain_implementation(node: Node) -> Callable[..., Any] | None:
         return PLAIN[name]
     if on_tensors(signature):
         return None
-    found = PLAIN.get(name)
-    if found is None:
+    implementation = PLAIN.get(name)
+    if implementation is None:
         return None
     result = signature.returns[0].type if signature is not None and signature.returns else None
     if result == T.FLOAT:
-        return _as_float(found)
-    return _as_int(found) if result == T.INT and name in ("pow", "round") else found
+        return _as_float(implementation)
+    return _as_int(implementation) if result == T.INT and name in ("pow", "round") else implementation
 
 
 def _list_eq(name: str) -> Callable[..., Any]:

@@ -26,14 +26,14 @@ def freeze(mod: Any, preserved: Any, optimize_numerics: bool) -> Any:
         raise RuntimeError(
             "Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing."
         )
-    kept = set(preserved or ())
+    preserved_names = set(preserved or ())
     own: T.ClassType = mod.__dict__["_script_type"]
-    for name in kept:
+    for name in preserved_names:
         if name not in own.methods and name not in own.attributes:
             raise RuntimeError(f"[freeze] expected names of attributes or methods to preserve, got {name!r}")
     kind = T.ClassType(unique_name(own.name), is_module=True)
-    made = RecursiveScriptModule(kind)
-    methods = [n for n in own.methods if n == "forward" or n in kept]
+    frozen = RecursiveScriptModule(kind)
+    methods = [n for n in own.methods if n == "forward" or n in preserved_names]
     graphs = {n: inlined(own.methods[n].ensure().graph) for n in methods}
     assigned = {node.attribute("name") for g in graphs.values() for node in g.walk() if node._kind == "prim::SetAttr"}
     for graph in graphs.values():
@@ -41,10 +41,10 @@ def freeze(mod: Any, preserved: Any, optimize_numerics: bool) -> Any:
         _simplify(graph)
     mutated = _mutated(graphs.values())
     for name in own.attributes:
-        if name in kept or name in assigned or name in mutated:
-            _keep(mod, made, own, kind, name)
+        if name in preserved_names or name in assigned or name in mutated:
+            _keep(mod, frozen, own, kind, name)
     kind.attributes.setdefault("training", T.BOOL)
-    made.__dict__["training"] = False
+    frozen.__dict__["training"] = False
     for name, graph in graphs.items():
         schema = own.methods[name].schema
         graph._param._outputs[0].setType(kind)
@@ -55,13 +55,13 @@ def freeze(mod: Any, preserved: Any, optimize_numerics: bool) -> Any:
         )
         _simplify(graph)
     if optimize_numerics:
-        run_frozen_optimizations(made, True, None)
-    return made
+        run_frozen_optimizations(frozen, True, None)
+    return frozen
 
 
 def _mutated(graphs: Any) -> set[str]:
     """Attributes of the module itself that some operator writes to."""
-    found = set()
+    mutated = set()
     for graph in graphs:
         for node in graph.walk():
             if node.call is None or not getattr(node.call, "is_mutable", False):
@@ -69,24 +69,24 @@ def _mutated(graphs: Any) -> set[str]:
             for value in node._inputs[:1]:
                 path = _path(value, graph)
                 if path:
-                    found.add(path[0])
-    return found
+                    mutated.add(path[0])
+    return mutated
 
 
-def _keep(mod: Any, made: Any, own: T.ClassType, kind: T.ClassType, name: str) -> None:
+def _keep(mod: Any, frozen: Any, own: T.ClassType, kind: T.ClassType, name: str) -> None:
     part = own.attributes[name]
     kind.attributes[name] = part
     value = getattr(mod, name)
     if name in own.parameters:
         kind.parameters.add(name)
-        made._parameters[name] = value
+        frozen._parameters[name] = value
     elif name in own.buffers:
         kind.buffers.add(name)
-        made._buffers[name] = value
+        frozen._buffers[name] = value
     elif isinstance(part, T.ClassType) and part.is_module:
-        made._modules[name] = value
+        frozen._modules[name] = value
     else:
-        made.__dict__[name] = value
+        frozen.__dict__[name] = value
 
 
 def _path(value: Value, graph: Graph) -> list[str] | None:
@@ -98,13 +98,17 @@ def _path(value: Value, graph: Graph) -> list[str] | None:
     return names if names and graph._param._outputs and value is graph._param._outputs[0] else None
 
 
-def _constants(graph: Graph, mod: Any, kept: set[str], only: str | None = None) -> None:
+def _constants(graph: Graph, mod: Any, preserved_names: set[str], only: str | None = None) -> None:
     """Replace the attributes that a graph reads, except those kept, by their values."""
     for node in list(graph.walk()):
         if node._kind != "prim::GetAttr":
             continue
         path = _path(node._outputs[0], graph)
-        if path is None or (path[0] in kept and path[0] != "training") or (only is not None and path[-1] != only):
+        if (
+            path is None
+            or (path[0] in preserved_names and path[0] != "training")
+            or (only is not None and path[-1] != only)
+        ):
             continue
         value = mod
         for name in path:
@@ -156,8 +160,8 @@ def run_frozen_optimizations(mod: Any, optimize_numerics: bool = True, preserved
 
 
 def _tensor(value: Value) -> Any:
-    found = value.toIValue() if value.node()._kind == "prim::Constant" else None
-    return found if isinstance(found, _C.Tensor) else None
+    constant = value.toIValue() if value.node()._kind == "prim::Constant" else None
+    return constant if isinstance(constant, _C.Tensor) else None
 
 
 def _used_elsewhere(node: Node) -> bool:

@@ -123,7 +123,7 @@ class Region:
 
     def _sources(self, owner: Any) -> list[tuple[dict[str, Any], str]]:
         """Where the attributes of a module are stored."""
-        found = []
+        sources = []
         for path, name in self.reads:
             module = owner
             for part in path:
@@ -132,8 +132,8 @@ class Region:
             table = next((t for t in tables if name in t), None)
             if table is None:
                 raise Unsuitable
-            found.append((table, name))
-        return found
+            sources.append((table, name))
+        return sources
 
     def __call__(self, args: list[Any]) -> Any:
         state: list[Any] = []
@@ -202,15 +202,15 @@ def _number(value: Value) -> Value | None:
     return _inserted(node, node.graph.create(_ARITHMETIC[node._kind], operands, 1), T.INT)
 
 
-def _inserted(place: Node, made: Node, kind: T.JitType, constant: Any = None) -> Value:
+def _inserted(place: Node, node: Node, kind: T.JitType, constant: Any = None) -> Value:
     """The output of a new node, put behind another one."""
     if constant is not None:
-        made.attributes["value"] = constant
+        node.attributes["value"] = constant
     block = place.owner
     assert block is not None
-    made.owner = block
-    block._nodes.insert(block._nodes.index(place) + 1, made)
-    return made._outputs[0].setType(kind)
+    node.owner = block
+    block._nodes.insert(block._nodes.index(place) + 1, node)
+    return node._outputs[0].setType(kind)
 
 
 def _check(graph: Graph) -> None:

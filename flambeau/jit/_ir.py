@@ -202,9 +202,9 @@ class Node:
         value._uses.append(Use(self, index))
 
     def removeInput(self, index: int) -> None:
-        kept = [v for i, v in enumerate(self._inputs) if i != index]
+        remaining = [v for i, v in enumerate(self._inputs) if i != index]
         self.removeAllInputs()
-        for value in kept:
+        for value in remaining:
             self.addInput(value)
 
     def removeAllInputs(self) -> None:
@@ -306,9 +306,9 @@ class Node:
 
     def findNode(self, kind: str, recurse: bool = True) -> Node | None:
         for block in self._blocks:
-            found = block.findNode(kind, recurse)
-            if found is not None:
-                return found
+            node = block.findNode(kind, recurse)
+            if node is not None:
+                return node
         return None
 
     def findAllNodes(self, kind: str, recurse: bool = True) -> list[Node]:

@@ -530,7 +530,7 @@ def _located(error: Exception, file: str, places: list[Node | None], name: str) 
     head = "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call last):\n"
     message = f"{head}{told}\n{kind}: {original}\n"
     if isinstance(original, JitError):
-        made: Exception = JitError(message)
+        located: Exception = JitError(message)
     elif type(original) in (
         RuntimeError,
         ValueError,
@@ -540,13 +540,13 @@ def _located(error: Exception, file: str, places: list[Node | None], name: str) 
         KeyError,
         NotImplementedError,
     ):
-        made = _as_runtime_error(original, message)
+        located = _as_runtime_error(original, message)
     else:
         return error
-    made._script_trace, made._script_original = trace, original
+    located._script_trace, located._script_original = trace, original
     if cls is not None:
-        made._script_class = cls
-    return made
+        located._script_class = cls
+    return located
 
 
 def _as_runtime_error(original: Exception, message: str) -> Exception:

@@ -252,9 +252,9 @@ def bytecode(module: Any) -> tuple[Any, ...]:
         if name.startswith("__"):
             continue
         method.ensure()
-        made = Bytecode(inlined(method.graph), f"{kind.name}.{name}")
-        made.compile()
-        records.append(made.record(method.schema))
+        code = Bytecode(inlined(method.graph), f"{kind.name}.{name}")
+        code.compile()
+        records.append(code.record(method.schema))
     return tuple(records)
 
 

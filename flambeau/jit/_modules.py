@@ -382,10 +382,10 @@ def script_module(instance: Module, kind_of: type = RecursiveScriptModule) -> An
     if isinstance(instance, ScriptModule) and "_script_type" in instance.__dict__:
         return instance
     concrete = infer(instance)
-    made = _instantiate(instance, concrete, {}, kind_of)
+    module = _instantiate(instance, concrete, {}, kind_of)
     if not concrete.ready:
         compile_methods(concrete, exported_methods(instance))
-    return made
+    return module
 
 
 def compile_methods(concrete: Any, names: list[str]) -> None:
@@ -478,14 +478,14 @@ def _instantiate(instance: Module, concrete: Any, memo: dict[int, Any], kind_of:
         return memo[id(instance)]
     if isinstance(instance, ScriptModule) and "_script_type" in instance.__dict__:
         return instance
-    made = kind_of(concrete.kind)
-    memo[id(instance)] = made
-    made.__dict__["_script_original"] = instance
-    made.__dict__["training"] = instance.training
-    made.__dict__["_is_full_backward_hook"] = None
-    made._parameters.update(instance._parameters)
-    made._buffers.update(instance._buffers)
-    made.__dict__["_non_persistent_buffers_set"] = set(instance._non_persistent_buffers_set)
+    module = kind_of(concrete.kind)
+    memo[id(instance)] = module
+    module.__dict__["_script_original"] = instance
+    module.__dict__["training"] = instance.training
+    module.__dict__["_is_full_backward_hook"] = None
+    module._parameters.update(instance._parameters)
+    module._buffers.update(instance._buffers)
+    module.__dict__["_non_persistent_buffers_set"] = set(instance._non_persistent_buffers_set)
     from flambeau.jit import Attribute
 
     for name, kind in concrete.kind.attributes.items():
@@ -499,14 +499,14 @@ def _instantiate(instance: Module, concrete: Any, memo: dict[int, Any], kind_of:
         value = instance.__dict__[name] if name in instance.__dict__ else getattr(instance, name)
         if isinstance(value, Attribute):
             value = value.value
-        made.__dict__[name] = _values.to_script(value, kind, name)
+        module.__dict__[name] = _values.to_script(value, kind, name)
     for name, child in instance._modules.items():
-        made._modules[name] = (
+        module._modules[name] = (
             None if child is None else _instantiate(child, concrete.children[name], memo, RecursiveScriptModule)
         )
     for table in ("_forward_pre_hooks", "_forward_hooks"):
-        made.__dict__[table].update(instance.__dict__[table])
-    return made
+        module.__dict__[table].update(instance.__dict__[table])
+    return module
 
 
 def compile_in_place(instance: Any) -> None:

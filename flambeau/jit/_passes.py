@@ -120,10 +120,10 @@ def _copy_node(node: Node, graph: Graph, values: dict[int, Value]) -> Node:
     for value in node._inputs:
         twin.addInput(values[id(value)])
     for output in node._outputs:
-        made = twin.addOutput(output._type)
+        copy = twin.addOutput(output._type)
         if output.hasDebugName():
-            made.setDebugName(output.debugName())
-        values[id(output)] = made
+            copy.setDebugName(output.debugName())
+        values[id(output)] = copy
     for block in node._blocks:
         _copy_block(block, twin.addBlock(), graph, values)
     return twin
@@ -131,10 +131,10 @@ def _copy_node(node: Node, graph: Graph, values: dict[int, Value]) -> Node:
 
 def _copy_block(block: Block, twin: Block, graph: Graph, values: dict[int, Value]) -> None:
     for output in block._param._outputs:
-        made = twin._param.addOutput(output._type)
+        parameter = twin._param.addOutput(output._type)
         if output.hasDebugName():
-            made.setDebugName(output.debugName())
-        values[id(output)] = made
+            parameter.setDebugName(output.debugName())
+        values[id(output)] = parameter
     for node in block._nodes:
         copied = _copy_node(node, graph, values)
         copied.owner = twin

@@ -280,12 +280,12 @@ def signatures(name: str) -> list[Signature]:
         return _parsed[name]
     if not _lines:
         _load()
-    found = [parse_signature(line) for line in _lines.get(name, ())]
-    if not found:
-        found = _registered(name)
-    if found:
-        _parsed[name] = found
-    return found
+    overloads = [parse_signature(line) for line in _lines.get(name, ())]
+    if not overloads:
+        overloads = _registered(name)
+    if overloads:
+        _parsed[name] = overloads
+    return overloads
 
 
 def _registered(name: str) -> list[Signature]:
@@ -298,7 +298,7 @@ def _registered(name: str) -> list[Signature]:
     packet = getattr(_ops.namespace(space), op, None) if space not in ("prim",) else None
     if not isinstance(packet, _ops.OpOverloadPacket):
         return []
-    found = []
+    overloads = []
     for schema in packet._schemas.values():
         text = (
             str(schema)
@@ -307,10 +307,10 @@ def _registered(name: str) -> list[Signature]:
             .replace("device?", "Device?")
         )
         try:
-            found.append(parse_signature(text.replace("any ", "Any ")))
+            overloads.append(parse_signature(text.replace("any ", "Any ")))
         except (ValueError, IndexError):
             continue
-    return found
+    return overloads
 
 
 def exists(name: str) -> bool:

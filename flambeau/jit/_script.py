@@ -56,15 +56,15 @@ def script_object(obj: Any, resolve: Any = None, example_inputs: Any = None) -> 
         return cached
     function = compile_function(python, resolve)
     function.ensure()
-    made = ScriptFunction(function, python)
+    scripted = ScriptFunction(function, python)
     with contextlib.suppress(AttributeError):
-        python.__script_function__ = made
-    return made
+        python.__script_function__ = scripted
+    return scripted
 
 
 def _prepared(module: Module) -> Any:
-    made = module.__prepare_scriptable__()
-    return made
+    prepared = module.__prepare_scriptable__()
+    return prepared
 
 
 def _script_class_object(cls: type, script_class: Any) -> Any:
@@ -94,8 +94,8 @@ def _plain_bases(cls: type) -> bool:
 def create_script_dict(obj: dict[Any, Any]) -> _values.ScriptDict:
     """A dict that scripts take without copying it."""
     kind = _values.infer_type(obj)
-    made = _values.ScriptDict(_values.convert(obj, kind))
-    return made
+    scripted = _values.ScriptDict(_values.convert(obj, kind))
+    return scripted
 
 
 def create_script_list(obj: list[Any], type_hint: Any = None) -> _values.ScriptList:
@@ -124,10 +124,10 @@ class CompilationUnit:
         return list(self._functions.values())
 
     def __getattr__(self, name: str) -> Any:
-        found = self.__dict__["_functions"].get(name)
-        if found is None:
+        function = self.__dict__["_functions"].get(name)
+        if function is None:
             raise AttributeError(f"'CompilationUnit' has no attribute '{name}'")
-        return found
+        return function
 
 
 def last_graph() -> Any:

@@ -127,9 +127,9 @@ class Tracer(TorchFunctionMode):
         return python_value(self.recorder, thing, None, constant=True)
 
     def _object(self, thing: Any) -> Value:
-        found = self.known.get(id(thing))
-        if found is not None:
-            return found[1]
+        known = self.known.get(id(thing))
+        if known is not None:
+            return known[1]
         path = self.paths.get(id(thing))
         if path is not None and self.owner is not None:
             return self._path(path[0], path[1])
@@ -184,21 +184,21 @@ class Tracer(TorchFunctionMode):
         except RuntimeError:
             callee = Builtin(f"aten::{name}")
         try:
-            made = self.recorder.call(callee, values, named, None)
+            returned = self.recorder.call(callee, values, named, None)
         except RuntimeError as error:
             if isinstance(callee, Builtin):
                 raise
             try:
-                made = self.recorder.call(Builtin(f"aten::{name}"), values, named, None)
+                returned = self.recorder.call(Builtin(f"aten::{name}"), values, named, None)
             except RuntimeError:
                 raise error from None
-        self.results(made, result)
+        self.results(returned, result)
 
-    def results(self, made: Any, result: Any) -> None:
+    def results(self, returned: Any, result: Any) -> None:
         if isinstance(result, _C.Tensor):
-            self.bind(result, self.recorder.as_value(made, None))
+            self.bind(result, self.recorder.as_value(returned, None))
         elif isinstance(result, (list, tuple)) and any(_has_tensor(r) for r in result):
-            value = self.recorder.as_value(made, None)
+            value = self.recorder.as_value(returned, None)
             parts = (
                 self.recorder.unpack(value)
                 if isinstance(value.type(), T.TupleType)
@@ -208,7 +208,7 @@ class Tracer(TorchFunctionMode):
                 self.results(part, item)
         elif isinstance(result, dict):
             for key, item in result.items():
-                self.results(self.recorder.operator("aten::__getitem__", [made, self.value(key)], None), item)
+                self.results(self.recorder.operator("aten::__getitem__", [returned, self.value(key)], None), item)
 
     # ------------------------------------------------------------------ the function
 
@@ -227,8 +227,8 @@ class Tracer(TorchFunctionMode):
             return twin
         if isinstance(example, tuple):
             parts = self.recorder.unpack(value)
-            made = [self._spread(e, p) for e, p in zip(example, parts)]
-            return type(example)(*made) if hasattr(example, "_fields") else tuple(made)
+            elements = [self._spread(e, p) for e, p in zip(example, parts)]
+            return type(example)(*elements) if hasattr(example, "_fields") else tuple(elements)
         if isinstance(example, list):
             return [self._spread(e, p) for e, p in zip(example, self.recorder.unpack_list(value, len(example), None))]
         if isinstance(example, dict):
@@ -414,11 +414,11 @@ def trace(func: Any, inputs: Any, kwargs: Any, check: bool, check_inputs: Any, t
     _run(tracer, func, names, examples, keywords, strict)
     function = Function.of_graph(name, tracer.graph, _signature(tracer.graph, name.rpartition(".")[2]))
     function.is_traced = True
-    made = ScriptFunction(function, func)
+    traced = ScriptFunction(function, func)
     if check:
         sets = [examples] if check_inputs is None else [_examples(c) for c in check_inputs]
-        _check(made, func, sets, tolerance, names if keywords else None)
-    return made
+        _check(traced, func, sets, tolerance, names if keywords else None)
+    return traced
 
 
 def trace_module(
@@ -437,12 +437,12 @@ def trace_module(
     from flambeau.jit._modules import TopLevelTracedModule
     from flambeau.jit._traced_modules import traced_module
 
-    made, kind, paths = traced_module(mod, TopLevelTracedModule)
-    for method, given in inputs.items():
+    traced, kind, paths = traced_module(mod, TopLevelTracedModule)
+    for method, method_inputs in inputs.items():
         call = mod if method == "forward" else getattr(mod, method)
-        by_name = keywords and isinstance(given, dict)
-        examples = list(given.values()) if by_name else _examples(given)
-        names = list(given) if by_name else _names(mod.forward if method == "forward" else call, len(examples))
+        by_name = keywords and isinstance(method_inputs, dict)
+        examples = list(method_inputs.values()) if by_name else _examples(method_inputs)
+        names = list(method_inputs) if by_name else _names(mod.forward if method == "forward" else call, len(examples))
         tracer = Tracer(f"{kind.name}.{method}")
         tracer.owner = tracer.graph.addInput("self").setType(kind)
         tracer.paths = paths
@@ -457,8 +457,8 @@ def trace_module(
                 if check_inputs is None
                 else [_examples(c[method] if isinstance(c, dict) else c) for c in check_inputs]
             )
-            _check(made._method(method), call, sets, tolerance, names if by_name else None)
-    return made
+            _check(traced._method(method), call, sets, tolerance, names if by_name else None)
+    return traced
 
 
 def _warn_of_random_nodes(graph: Graph) -> None:
@@ -534,8 +534,8 @@ def get_trace_graph(
     """The graph of a call and its result."""
     args = args if isinstance(args, tuple) else (args,)
     if isinstance(f, Module):
-        made = trace_module(f, {"forward": args}, False, None, 1e-5, strict)
-        graph = made.inlined_graph
+        traced = trace_module(f, {"forward": args}, False, None, 1e-5, strict)
+        graph = traced.inlined_graph
     else:
         graph = trace(f, args, None, False, None, 1e-5, strict).inlined_graph
     return (graph, f(*args), args) if return_inputs else (graph, f(*args))

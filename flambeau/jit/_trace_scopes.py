@@ -129,10 +129,10 @@ class _Body:
         function.is_traced = True
         call.kind.methods[method] = function
         inputs = [self.path(call.path), *[self.get(value) for value in body.lifted]]
-        made = self.graph.insert("prim::CallMethod", inputs, [returned])
-        made.attributes["name"] = ("s", method)
-        made.call = function
-        self.bind(results, made._outputs[0])
+        call_node = self.graph.insert("prim::CallMethod", inputs, [returned])
+        call_node.attributes["name"] = ("s", method)
+        call_node.call = function
+        self.bind(results, call_node._outputs[0])
 
     def returned(self, outputs: list[Value]) -> T.JitType:
         """Register what the method returns: one value, or a tuple of several."""

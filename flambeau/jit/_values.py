@@ -182,9 +182,9 @@ ScriptObject.__bool__ = _bool
 def infer_type(value: Any, element_of_empty: bool = True) -> T.JitType:
     """The type that TorchScript gives a Python value; raises TypeError with the reason if there is none."""
     plain = {bool: T.BOOL, int: T.INT, float: T.FLOAT, complex: T.COMPLEX, str: T.STRING, type(None): T.NONE}
-    found = plain.get(type(value))
-    if found is not None:
-        return found
+    kind = plain.get(type(value))
+    if kind is not None:
+        return kind
     if isinstance(value, _C.Tensor):
         return T.TENSOR
     if isinstance(value, (flambeau.dtype, flambeau.layout, flambeau.memory_format)):
@@ -233,9 +233,9 @@ def _infer_container(value: Any, element_of_empty: bool) -> T.JitType:
         return script_type
     from flambeau.jit._frontend.classes import compiled_class
 
-    found = compiled_class(type(value))
-    if found is not None:
-        return found
+    kind = compiled_class(type(value))
+    if kind is not None:
+        return kind
     raise TypeError(f"Cannot infer concrete type of torch.nn.Module or object of Python type {type(value).__name__}")
 
 

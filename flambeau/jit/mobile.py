@@ -42,12 +42,12 @@ def _get_model_ops_and_info(f_input: Any) -> dict[str, Any]:
     """The operators of a file, with the number of arguments that its instructions give them."""
     from flambeau.jit._schemas import signatures
 
-    found = {}
+    infos = {}
     for _, table, _ in load_bytecode(f_input)[1:]:
         for name, overload, *_ in dict(table)["operators"]:
             count = next((len(s.arguments) for s in signatures(name) if s.overload_name == overload), None)
-            found[f"{name}.{overload}" if overload else name] = OperatorInfo(count)
-    return found
+            infos[f"{name}.{overload}" if overload else name] = OperatorInfo(count)
+    return infos
 
 
 class OperatorInfo:

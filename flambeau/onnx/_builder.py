@@ -138,9 +138,9 @@ class Builder:
         d %= x.rank
         key = (id(x), d)
         if key not in self._shapes:
-            made = self.op("Shape", x, dtype=fl.int64, shape=(1,), start=d, end=d + 1)
-            made.is_size = True
-            self._shapes[key] = made
+            dimension = self.op("Shape", x, dtype=fl.int64, shape=(1,), start=d, end=d + 1)
+            dimension.is_size = True
+            self._shapes[key] = dimension
         return self._shapes[key]
 
     def scalar(self, size: Value) -> Value:

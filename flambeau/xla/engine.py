@@ -78,12 +78,12 @@ class Program:
         self.text = text
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
-        given = inputs if len(self.used) == len(inputs) else [inputs[i] for i in self.used]
+        used_inputs = inputs if len(self.used) == len(inputs) else [inputs[i] for i in self.used]
         if self.draws:
             from flambeau.xla.draws import state_rows
 
-            given = [*given, state_rows(self.draws)]
-        tensors = self._run(given)
+            used_inputs = [*used_inputs, state_rows(self.draws)]
+        tensors = self._run(used_inputs)
         for place, result in zip(self.written, tensors[self.outputs :]):
             inputs[place].copy_(result.reshape(inputs[place].shape).to(inputs[place].dtype))
         return tensors[: self.outputs] if self.written else tensors

@@ -65,14 +65,14 @@ def function_of(op: Any, library: Any, inplace: bool = False) -> Any:
     if library is torch:
         return own
     if inplace and isinstance(own, functools.partial):
-        found = _public(library, op.name)
-        return found and functools.partial(found, *own.args, **own.keywords)
+        function = _public(library, op.name)
+        return function and functools.partial(function, *own.args, **own.keywords)
     return find(library.Tensor, own.__name__) if inplace else _public(library, op.name)
 
 
 def _public(library: Any, name: str) -> Any:
-    found = find(library, name)
-    return found if callable(found) and not isinstance(found, (type, library.dtype)) else find(library.Tensor, name)
+    member = find(library, name)
+    return member if callable(member) and not isinstance(member, (type, library.dtype)) else find(library.Tensor, name)
 
 
 def call(function: Any, library: Any, sample: Any, device: str = "cpu") -> tuple[Any, Translator]:

@@ -240,16 +240,16 @@ def _check(recording: Recording, program: Any, model: AOTICompiledModel) -> None
             _compare(a, b, point)
 
 
-def _compare(expected: Any, found: Any, point: sampling.Point) -> None:
-    if expected.shape != found.shape or expected.dtype != found.dtype:
+def _compare(expected: Any, actual: Any, point: sampling.Point) -> None:
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
         raise RuntimeError(
-            f"[package] expected a result of the shape {tuple(expected.shape)} at sizes {point}, got {tuple(found.shape)}"
+            f"[package] expected a result of the shape {tuple(expected.shape)} at sizes {point}, got {tuple(actual.shape)}"
         )
     if not expected.dtype.is_floating_point and not expected.dtype.is_complex:
-        same = bool((expected == found).all())
+        same = bool((expected == actual).all())
     else:
         scale = float(expected.abs().nan_to_num(0, 0, 0).max()) if expected.numel() else 0.0
         loose = {fl.float16: 2e-2, fl.bfloat16: 6e-2, fl.float64: 1e-6}.get(expected.dtype, 1e-3)
-        same = fl.allclose(expected, found, rtol=loose, atol=loose * max(scale, 1e-3), equal_nan=True)
+        same = fl.allclose(expected, actual, rtol=loose, atol=loose * max(scale, 1e-3), equal_nan=True)
     if not same:
         raise RuntimeError(f"[package] expected the results of the program at sizes {point}, got others")

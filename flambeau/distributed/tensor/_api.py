@@ -220,11 +220,11 @@ class DTensor(flambeau.Tensor):
         if id(self) in memo:
             return memo[id(self)]
         local = copy.deepcopy(self._local_tensor.detach(), memo)
-        made = DTensor(local, self._spec, requires_grad=self.requires_grad)
+        copied = DTensor(local, self._spec, requires_grad=self.requires_grad)
         if isinstance(self, flambeau.nn.Parameter):
-            made = flambeau.nn.Parameter(made, requires_grad=self.requires_grad)
-        memo[id(self)] = made
-        return made
+            copied = flambeau.nn.Parameter(copied, requires_grad=self.requires_grad)
+        memo[id(self)] = copied
+        return copied
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         meta = self._spec.tensor_meta
@@ -323,8 +323,8 @@ def distribute_module(
         for key, parameter in list(submodule._parameters.items()):
             if parameter is not None and not isinstance(parameter, DTensor):
                 spread = distribute_tensor(parameter.detach(), mesh, everywhere)
-                made = flambeau.nn.Parameter(spread, requires_grad=parameter.requires_grad)
-                submodule.register_parameter(key, made)
+                distributed = flambeau.nn.Parameter(spread, requires_grad=parameter.requires_grad)
+                submodule.register_parameter(key, distributed)
         for key, buffer in list(submodule._buffers.items()):
             if buffer is not None and not isinstance(buffer, DTensor):
                 submodule._buffers[key] = distribute_tensor(buffer, mesh, everywhere)

@@ -76,7 +76,7 @@ def _decide(
     """Placements of inputs and outputs, from the rules' answers for each mesh dimension."""
     name, arguments = func._full_name, named_arguments(func, args, kwargs)
     required: list[list[Placement]] = [[] for _ in metas]
-    given: list[list[Placement]] = [[] for _ in outputs]
+    output_placements: list[list[Placement]] = [[] for _ in outputs]
     for mesh_dim in range(mesh.ndim):
         placements = [own[mesh_dim] for own in current]
         decision = None
@@ -89,8 +89,8 @@ def _decide(
         for i in range(len(metas)):
             required[i].append(inputs[i])
         for j in range(len(outputs)):
-            given[j].append(results[j])
-    return [tuple(one) for one in required], [tuple(one) for one in given]
+            output_placements[j].append(results[j])
+    return [tuple(one) for one in required], [tuple(one) for one in output_placements]
 
 
 def _tell(name: str, placements: list[Placement]) -> None:
@@ -147,7 +147,7 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         meta_args, meta_kwargs = pytree.tree_unflatten(on_meta, structure)
         result_on_meta = func(*meta_args, **meta_kwargs) if returns_tensors else None
     outputs = [value for value in pytree.tree_leaves(result_on_meta) if isinstance(value, flambeau.Tensor)]
-    required, given = _decide(func, mesh, metas, meta_args, meta_kwargs, current, outputs)
+    required, output_placements = _decide(func, mesh, metas, meta_args, meta_kwargs, current, outputs)
     if _writes(func) and required[0] != current[0]:
         return _in_place_by_copy(kind, func, values, structure, places, current, mesh)
     locals_ = list(values)
@@ -155,13 +155,13 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         locals_[place] = _local(values[place], kind, mesh, own, target)
     local_args, local_kwargs = pytree.tree_unflatten(locals_, structure)
     if _has_shape(func) and outputs:
-        local_args = _with_shape(func, local_args, local_shape(outputs[0].shape, mesh, given[0]))
+        local_args = _with_shape(func, local_args, local_shape(outputs[0].shape, mesh, output_placements[0]))
     result = func(*local_args, **local_kwargs)
     if _writes(func):
         return args[0]
     if not returns_tensors:
         return result
-    return _wrap_all(kind, result, result_on_meta, mesh, given)
+    return _wrap_all(kind, result, result_on_meta, mesh, output_placements)
 
 
 def _draw(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -229,13 +229,13 @@ def _with_shape(func: Any, args: Any, shape: list[int]) -> list[Any]:
     return [shape if argument.name in ("size", "shape") else value for argument, value in named]
 
 
-def _wrap_all(kind: Any, result: Any, on_meta: Any, mesh: Any, given: list[tuple[Placement, ...]]) -> Any:
+def _wrap_all(kind: Any, result: Any, on_meta: Any, mesh: Any, placements: list[tuple[Placement, ...]]) -> Any:
     flat, structure = pytree.tree_flatten(result)
     meta_flat, _ = pytree.tree_flatten(on_meta)
     wrapped, index = [], 0
     for value, meta in zip(flat, meta_flat):
         if isinstance(value, flambeau.Tensor):
-            wrapped.append(_wrap(kind, value, mesh, given[index], meta))
+            wrapped.append(_wrap(kind, value, mesh, placements[index], meta))
             index += 1
         else:
             wrapped.append(value)

@@ -101,10 +101,10 @@ class PickleWriter:
         elif isinstance(value, enum.Enum):
             from flambeau.jit._frontend.annotations import type_of_enum
 
-            found = kind if isinstance(kind, T.EnumType) else type_of_enum(type(value))
-            self.types.append(found)
-            self.class_name(found.name)
-            self.value(value.value, found.value)
+            enum_type = kind if isinstance(kind, T.EnumType) else type_of_enum(type(value))
+            self.types.append(enum_type)
+            self.class_name(enum_type.name)
+            self.value(value.value, enum_type.value)
             self.out += b"R"
         else:
             self.object(value)
@@ -306,25 +306,25 @@ class ArchiveUnpickler(unpickler.SafeUnpickler):
         if isinstance(kind, ClassName):
             if not isinstance(kind.kind, T.ClassType):
                 raise unpickler.UnpicklingError(f"[jit.load] expected a class, got {kind.kind}")
-            made = self._make(kind.kind)
-            self._objects[id(made)] = made
-            return made
+            obj = self._make(kind.kind)
+            self._objects[id(obj)] = obj
+            return obj
         return super()._new(kind, args, keywords)
 
     def build(self) -> None:
-        made = self._stack[-2] if len(self._stack) > 1 else None
-        if id(made) not in self._objects:
+        obj = self._stack[-2] if len(self._stack) > 1 else None
+        if id(obj) not in self._objects:
             super().build()
             return
         state = self.pop()
-        _fill(made, state)
+        _fill(obj, state)
 
 
-def _fill(made: Any, state: Any) -> None:
+def _fill(obj: Any, state: Any) -> None:
     """Set the attributes of an object; those of a class with `__setstate__` by that method."""
-    kind = made._type() if isinstance(made, _values.ScriptObject) else made.__dict__["_script_type"]
+    kind = obj._type() if isinstance(obj, _values.ScriptObject) else obj.__dict__["_script_type"]
     if "__setstate__" in kind.methods and "__getstate__" in kind.methods:
-        kind.methods["__setstate__"].run()(made, state)
+        kind.methods["__setstate__"].run()(obj, state)
         return
     if not isinstance(state, dict):
         raise unpickler.UnpicklingError(
@@ -333,7 +333,7 @@ def _fill(made: Any, state: Any) -> None:
     for name, part in kind.attributes.items():
         if name not in state:
             if any(p == T.NONE for p in T.members_of(part)):
-                set_attribute(made, kind, name, None)
+                set_attribute(obj, kind, name, None)
                 continue
             raise unpickler.UnpicklingError(
                 f"[jit.load] expected the attribute {name!r} of {kind.name}, got an object without it"
@@ -344,24 +344,24 @@ def _fill(made: Any, state: Any) -> None:
             raise unpickler.UnpicklingError(
                 f"[jit.load] expected {part.annotation_str} for the attribute {name!r} of {kind.name}, got {type(state[name]).__name__}"
             ) from None
-        set_attribute(made, kind, name, value)
+        set_attribute(obj, kind, name, value)
 
 
-def set_attribute(made: Any, kind: T.ClassType, name: str, value: Any) -> None:
+def set_attribute(obj: Any, kind: T.ClassType, name: str, value: Any) -> None:
     """Store one attribute of a module or object as its class says: parameter, buffer, submodule or plain."""
     from flambeau.nn import Module, Parameter
 
-    if isinstance(made, _values.ScriptObject):
-        object.__setattr__(made, name, value)
+    if isinstance(obj, _values.ScriptObject):
+        object.__setattr__(obj, name, value)
     elif name in kind.parameters:
         if value is not None and not isinstance(value, Parameter):
             value = Parameter(value.detach(), requires_grad=value.requires_grad)
-        made._parameters[name] = value
+        obj._parameters[name] = value
     elif name in kind.buffers:
-        made._buffers[name] = value
+        obj._buffers[name] = value
     elif isinstance(value, Module):
-        made._modules[name] = value
+        obj._modules[name] = value
     elif isinstance(kind.attributes[name], T.ClassType) and kind.attributes[name].is_module:
-        made._modules[name] = None
+        obj._modules[name] = None
     else:
-        made.__dict__[name] = value
+        obj.__dict__[name] = value

@@ -90,16 +90,16 @@ class _Changed(Sugared):
         from flambeau.jit._library import library_function
 
         values = [e.as_value(a, node) for a in args]
-        given = {k for k, v in kwargs.items() if e.as_value(v, node).type() != T.NONE}
+        keywords = {k for k, v in kwargs.items() if e.as_value(v, node).type() != T.NONE}
         on_numbers = self.name.startswith("div") and not any(isinstance(v.type(), T.TensorType) for v in values)
-        if len(values) != 2 or given & {"dtype", "rounding_mode"} or on_numbers:
+        if len(values) != 2 or keywords & {"dtype", "rounding_mode"} or on_numbers:
             return Builtin(f"aten::{self.name}").call(e, args, kwargs, node)
         if self.name.startswith("div") and not isinstance(values[1].type(), T.TensorType):
             values[1] = e.operator("prim::NumToTensor", [values[1]], node)
         elif not self.name.startswith("div"):
             values = [e.operator("aten::Float", [v], node) if v.type() == T.INT else v for v in values]
-        made = library_function(f"upgraders.{self.function}")
-        return FunctionRef([getattr(made, "function", made)]).call(e, values, {}, node)
+        upgrader = library_function(f"upgraders.{self.function}")
+        return FunctionRef([getattr(upgrader, "function", upgrader)]).call(e, values, {}, node)
 
 
 class _Constants(Sugared):
@@ -168,12 +168,12 @@ class CodeReader:
 
     def named(self, e: Any, qualified: str, node: Any) -> Any:
         """What a qualified name in a function means."""
-        found = self._definition(qualified)
-        if found is None:
+        definition = self._definition(qualified)
+        if definition is None:
             if qualified in self.namespaces:
                 return _Path(self, qualified)
             raise e.error(node, f"Unknown name '{qualified}'")
-        if isinstance(found[0], ast.FunctionDef):
+        if isinstance(definition[0], ast.FunctionDef):
             return FunctionRef([self.function(qualified)])
         kind = self.type(qualified)
         if isinstance(kind, T.ClassType):
@@ -245,10 +245,10 @@ class CodeReader:
     def type(self, qualified: str) -> T.JitType | None:
         if qualified in self.types:
             return self.types[qualified]
-        found = self._definition(qualified)
-        if found is None or not isinstance(found[0], ast.ClassDef):
+        definition = self._definition(qualified)
+        if definition is None or not isinstance(definition[0], ast.ClassDef):
             return None
-        node, source = found
+        node, source = definition
         base = dotted(node.bases[0]) if node.bases else ""
         if base == "NamedTuple":
             return self._named_tuple(qualified, node, source)
@@ -266,9 +266,9 @@ class CodeReader:
                 kinds.append(self.type_of(part.annotation, source))
                 if part.value is not None:
                     defaults[part.target.id] = self._literal(part.value)
-        made = T.TupleType(kinds, qualified, fields, defaults)
-        self.types[qualified] = made
-        return made
+        tuple_type = T.TupleType(kinds, qualified, fields, defaults)
+        self.types[qualified] = tuple_type
+        return tuple_type
 
     def _enum(self, qualified: str, node: ast.ClassDef) -> T.EnumType:
         values = {}
@@ -279,55 +279,55 @@ class CodeReader:
             raise RuntimeError(f"[jit.load] expected members of the enumeration {qualified}, got none")
         python: Any = enum.Enum(qualified.rpartition(".")[2], values)
         members = {name: python[name] for name in values}
-        made = T.EnumType(qualified, _values.infer_type(next(iter(values.values()))), members, python)
+        enum_type = T.EnumType(qualified, _values.infer_type(next(iter(values.values()))), members, python)
         from flambeau.jit._frontend.annotations import _ENUMS
 
-        _ENUMS[python] = made
-        self.types[qualified] = made
-        return made
+        _ENUMS[python] = enum_type
+        self.types[qualified] = enum_type
+        return enum_type
 
     def _interface(self, qualified: str, node: ast.ClassDef, source: Source, is_module: bool) -> T.InterfaceType:
-        made = T.InterfaceType(qualified, is_module)
-        self.types[qualified] = made
+        interface = T.InterfaceType(qualified, is_module)
+        self.types[qualified] = interface
         for part in node.body:
             if isinstance(part, ast.FunctionDef):
-                arguments = [Argument("self", made)]
+                arguments = [Argument("self", interface)]
                 for argument in part.args.args[1:]:
                     kind = T.TENSOR if argument.annotation is None else self.type_of(argument.annotation, source)
                     arguments.append(Argument(argument.arg, kind))
                 result = T.TENSOR if part.returns is None else self.type_of(part.returns, source)
-                made.methods[part.name] = Signature(part.name, "", arguments, [Argument("", result)])
-        return made
+                interface.methods[part.name] = Signature(part.name, "", arguments, [Argument("", result)])
+        return interface
 
     def _class(self, qualified: str, node: ast.ClassDef, source: Source, is_module: bool) -> T.ClassType:
-        made = T.ClassType(qualified, is_module)
-        self.types[qualified] = made
+        kind = T.ClassType(qualified, is_module)
+        self.types[qualified] = kind
         for part in node.body:
-            self._member(made, part, source)
-        for name in list(made.methods):
+            self._member(kind, part, source)
+        for name in list(kind.methods):
             if name.startswith("__") and name.endswith("_getter"):
                 prop = name[2 : -len("_getter")]
-                made.properties[prop] = (made.methods[name], made.methods.get(f"__{prop}_setter"))
-        return made
+                kind.properties[prop] = (kind.methods[name], kind.methods.get(f"__{prop}_setter"))
+        return kind
 
-    def _member(self, made: T.ClassType, part: ast.stmt, source: Source) -> None:
+    def _member(self, kind: T.ClassType, part: ast.stmt, source: Source) -> None:
         if isinstance(part, ast.FunctionDef):
-            made.methods[part.name] = self._function(f"{made.name}.{part.name}", part, source, made)
+            kind.methods[part.name] = self._function(f"{kind.name}.{part.name}", part, source, kind)
         elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             if part.value is not None:
-                made.constants[part.target.id] = self._literal(part.value)
+                kind.constants[part.target.id] = self._literal(part.value)
             else:
-                made.attributes[part.target.id] = self.type_of(part.annotation, source)
+                kind.attributes[part.target.id] = self.type_of(part.annotation, source)
         elif isinstance(part, ast.Assign):
             target = part.targets[0]
             if isinstance(target, ast.Name) and target.id in ("__parameters__", "__buffers__"):
                 names = set(self._literal(part.value))
                 if target.id == "__parameters__":
-                    made.parameters = names
+                    kind.parameters = names
                 else:
-                    made.buffers = names
+                    kind.buffers = names
             elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
-                made.attributes[str(target.slice.value)] = self.type_of(part.value, source)
+                kind.attributes[str(target.slice.value)] = self.type_of(part.value, source)
 
     # ------------------------------------------------------------------ names in functions
 
@@ -408,13 +408,13 @@ def _read(reader: Any, map_location: Any, extra: dict[str, Any] | None) -> Any:
         if not isinstance(table, tuple):
             raise unpickler.UnpicklingError(f"[jit.load] expected a tuple of constants, got {type(table).__name__}")
         code.constants = table
-        made = unpickle(reader.read("data.pkl"), loader.storage, code)
+        module = unpickle(reader.read("data.pkl"), loader.storage, code)
     except RecursionError:
         raise unpickler.UnpicklingError(
             "[jit.load] expected a program of ordinary depth, got one nested too deeply"
         ) from None
-    if not hasattr(made, "_script_type"):
-        raise unpickler.UnpicklingError(f"[jit.load] expected a module, got {type(made).__name__}")
+    if not hasattr(module, "_script_type"):
+        raise unpickler.UnpicklingError(f"[jit.load] expected a module, got {type(module).__name__}")
     for kind in list(code.types.values()):
         for method in list(getattr(kind, "methods", {}).values()):
             if isinstance(method, Function):
@@ -423,9 +423,9 @@ def _read(reader: Any, map_location: Any, extra: dict[str, Any] | None) -> Any:
         if f"extra/{name}" in reader:
             assert extra is not None
             extra[name] = reader.read(f"extra/{name}")
-    if made.__dict__["_script_type"].name == "__torch__.PlaceholderModule":
-        return made
-    return made
+    if module.__dict__["_script_type"].name == "__torch__.PlaceholderModule":
+        return module
+    return module
 
 
 def _version(reader: Any) -> int:

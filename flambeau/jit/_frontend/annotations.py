@@ -63,9 +63,9 @@ def type_of_named_tuple(cls: Any, value: Any = None) -> T.TupleType:
             kinds.append(type_of(hints[field]))
         else:
             kinds.append(T.TensorType(inferred=True))
-    found = T.TupleType(kinds, qualified_name(cls), cls._fields, dict(cls._field_defaults), cls)
-    _TUPLES[cls] = found
-    return found
+    tuple_type = T.TupleType(kinds, qualified_name(cls), cls._fields, dict(cls._field_defaults), cls)
+    _TUPLES[cls] = tuple_type
+    return tuple_type
 
 
 def _hints(cls: Any) -> dict[str, Any]:
@@ -235,8 +235,8 @@ def _broadcasting(node: ast.expr, resolver: Any) -> T.JitType | None:
         inner = _broadcasting(node.slice, resolver)
         return None if inner is None else T.OptionalType(inner)
     if name.startswith("BroadcastingList"):
-        found = T.ListType(type_of(resolver.evaluate(node.slice)))
-        return found
+        list_type = T.ListType(type_of(resolver.evaluate(node.slice)))
+        return list_type
     return None
 
 
@@ -279,10 +279,10 @@ def archive_type(node: ast.AST, named: Any, source: Source) -> T.JitType:
         return T.NONE
     name = dotted(node)
     if name is not None:
-        found = _NAMES.get(name) or named(name)
-        if found is None:
+        kind = _NAMES.get(name) or named(name)
+        if kind is None:
             raise RuntimeError(f"Unknown type name '{name}':\n{source.range_of(node).highlight()}")
-        return found
+        return kind
     if isinstance(node, ast.Subscript):
         head = dotted(node.value)
         parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]

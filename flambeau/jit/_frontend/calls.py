@@ -93,11 +93,11 @@ class Calls:
             and node.id not in self.env
             and node.id in ("isinstance", "hasattr", "super", "is_scripting")
         ):
-            found = self.try_resolve(node.id)
-            return found.name if isinstance(found, Special) else None
+            callee = self.try_resolve(node.id)
+            return callee.name if isinstance(callee, Special) else None
         if isinstance(node, ast.Attribute) and node.attr in ("isinstance", "is_scripting"):
-            found = self.expression(node)
-            return found.name if isinstance(found, Special) else None
+            callee = self.expression(node)
+            return callee.name if isinstance(callee, Special) else None
         return None
 
     # ------------------------------------------------------------------ operators

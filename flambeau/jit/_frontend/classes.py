@@ -23,9 +23,9 @@ def compiled_class(cls: type) -> T.ClassType | None:
 
 def script_class(cls: type) -> T.ClassType:
     """The type of a Python class, compiled when it is first seen."""
-    found = _classes.get(cls)
-    if found is not None:
-        return found
+    known = _classes.get(cls)
+    if known is not None:
+        return known
     own_scripted = getattr(cls, "_script_class_type", None)
     if isinstance(own_scripted, T.ClassType):
         return own_scripted
@@ -162,14 +162,14 @@ def _dataclass_methods(cls: type, members: dict[str, Any]) -> dict[str, Any]:
         if cls.__dataclass_params__.eq:
             tests = " and ".join(f"self.{f.name} {op} other.{f.name}" for f in compared) or "True"
             texts[method] = f"def {method}(self, other: {cls.__name__}) -> bool:\n    return {tests}\n"
-    made: dict[str, Any] = {}
+    methods: dict[str, Any] = {}
     for name, text in texts.items():
         file = f"<dataclass {cls.__qualname__}.{name} {id(cls)}>"
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
         scope: dict[str, Any] = {**names, cls.__name__: cls}
         exec(compile(text, file, "exec"), scope)
-        made[name] = scope[name]
-    return made
+        methods[name] = scope[name]
+    return methods
 
 
 # ---------------------------------------------------------------------------------------------- context managers

@@ -130,9 +130,9 @@ class Control:
 
     def _merge_flag(self, place: Node, name: str, flags: list[Any], raised: list[bool]) -> None:
         if raised[0] != raised[1]:
-            kept = flags[1] if raised[0] else flags[0]
-            if not isinstance(kept, Value) or name != EXITED:
-                flags = [kept, kept] if not isinstance(kept, Value) else flags
+            remaining_flag = flags[1] if raised[0] else flags[0]
+            if not isinstance(remaining_flag, Value) or name != EXITED:
+                flags = [remaining_flag, remaining_flag] if not isinstance(remaining_flag, Value) else flags
         if not isinstance(flags[0], Value) and not isinstance(flags[1], Value) and bool(flags[0]) == bool(flags[1]):
             self.env[name] = bool(flags[0])
             return

@@ -68,10 +68,10 @@ class Expressions:
 
     def expr_Name(self, node: ast.Name) -> Any:
         if node.id in self.env:
-            found = self.env[node.id]
-            if isinstance(found, Undefined):
-                raise self.error(node, f"{found.reason}\nand was used here")
-            return found
+            value = self.env[node.id]
+            if isinstance(value, Undefined):
+                raise self.error(node, f"{value.reason}\nand was used here")
+            return value
         return self.resolve(node.id, node)
 
     def expr_Constant(self, node: ast.Constant) -> Any:
@@ -234,16 +234,16 @@ class Expressions:
         a, b = self.as_value(left, node), self.as_value(right, node)
         if isinstance(op, (ast.In, ast.NotIn)):
             if isinstance(b.type(), T.ClassType):
-                found = self.call_method(b, ["__contains__"], [a], {}, node)
+                contains = self.call_method(b, ["__contains__"], [a], {}, node)
             elif b.type() == T.STRING:
                 stop = self.operator("aten::len", [b], node)
                 place = self.operator("aten::find", [b, a, self.graph.insertConstant(0), stop], node)
-                found = self.operator("aten::ne", [place, self.graph.insertConstant(-1)], node)
+                contains = self.operator("aten::ne", [place, self.graph.insertConstant(-1)], node)
             else:
                 if isinstance(b.type(), T.TupleType):
                     b = self.implicitly(b, T.ListType(a.type()))
-                found = self.operator("aten::__contains__", [b, a], node)
-            return self.operator("aten::__not__", [found], node) if isinstance(op, ast.NotIn) else found
+                contains = self.operator("aten::__contains__", [b, a], node)
+            return self.operator("aten::__not__", [contains], node) if isinstance(op, ast.NotIn) else contains
         name, method = COMPARE[type(op)]
         if isinstance(a.type(), T.ClassType):
             return self.call_method(a, [method], [b], {}, node)
@@ -316,9 +316,9 @@ class Expressions:
         if (type(owner.type()), name) in METHODS:
             return METHODS[type(owner.type()), name](owner)
         for space in ("aten", "prim"):
-            found = signatures(f"{space}::{name}")
-            if any(s.arguments and T.bind(s.arguments[0].type, owner.type(), {}) for s in found) or any(
-                s.variadic for s in found
+            overloads = signatures(f"{space}::{name}")
+            if any(s.arguments and T.bind(s.arguments[0].type, owner.type(), {}) for s in overloads) or any(
+                s.variadic for s in overloads
             ):
                 return Builtin(f"{space}::{name}", owner)
         raise self.error(node, f"'{owner.type().annotation_str}' object has no attribute or method '{name}'")
@@ -383,16 +383,16 @@ class Expressions:
         self, subject: Any, element: Callable[[Any], Any], node: Any, hint: T.JitType | None = None
     ) -> Value:
         """A list made by a loop."""
-        made = self.graph.insert("prim::ListConstruct", [], [T.ListType(hint or T.TENSOR)])._outputs[0]
+        elements = self.graph.insert("prim::ListConstruct", [], [T.ListType(hint or T.TENSOR)])._outputs[0]
 
         def body(index: Value) -> None:
             value = self.as_value(element(subject.element(self, index, node)), node)
             if hint is None:
-                made.setType(T.ListType(T.TENSOR if isinstance(value.type(), T.TensorType) else value.type()))
-            self.operator("aten::append", [made, value], node)
+                elements.setType(T.ListType(T.TENSOR if isinstance(value.type(), T.TensorType) else value.type()))
+            self.operator("aten::append", [elements, value], node)
 
         self._simple_loop(subject, body, node)
-        return made
+        return elements
 
     def _simple_loop(self, subject: Any, body: Callable[[Value], None], node: Any) -> None:
         place = self.graph.insert("prim::Loop", [subject.length(self, node), self.graph.insertConstant(True)])
@@ -410,15 +410,15 @@ class Expressions:
         subject = self.iterable(self.expression(generator.iter), generator.iter)
         wanted = hint if isinstance(hint, T.DictType) else None
         unrolled = subject.items(self, generator.iter)
-        made = self.graph.insert("prim::DictConstruct", [], [wanted or T.DictType(T.STRING, T.TENSOR)])._outputs[0]
+        items = self.graph.insert("prim::DictConstruct", [], [wanted or T.DictType(T.STRING, T.TENSOR)])._outputs[0]
 
         def body(item: Any) -> None:
             saved = dict(self.env)
             self.assign(generator.target, item, node)
             key, value = self.value_of(node.key), self.value_of(node.value)
             if wanted is None:
-                made.setType(T.DictType(key.type(), value.type()))
-            self.operator("aten::_set_item", [made, key, value], node)
+                items.setType(T.DictType(key.type(), value.type()))
+            self.operator("aten::_set_item", [items, key, value], node)
             self.restore(saved)
 
         if unrolled is not None:
@@ -426,7 +426,7 @@ class Expressions:
                 body(item)
         else:
             self._simple_loop(subject, lambda index: body(subject.element(self, index, node)), node)
-        return made
+        return items
 
     # ------------------------------------------------------------------ elements of tuples
 
@@ -455,14 +455,14 @@ class Expressions:
         """The elements of a tuple, or of anything whose length is known."""
         if isinstance(value, Value) and isinstance(value.type(), T.TupleType):
             return self.unpack(value)
-        found = self.iterable(value, node).items(self, node)
-        if found is None:
+        elements = self.iterable(value, node).items(self, node)
+        if elements is None:
             kind = value.type().annotation_str if isinstance(value, Value) else value.what
             raise self.error(
                 node,
                 f"cannot statically infer the expected size of a list in this context: {kind} cannot be used as a tuple",
             )
-        return found
+        return elements
 
     def static_int(self, thing: Any) -> int | None:
         """The integer that something is known to be while compiling."""

@@ -65,7 +65,7 @@ def concrete_of(kind: T.ClassType) -> Concrete | None:
 
 
 def _class_annotations(instance: Module) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     for cls in reversed(type(instance).__mro__):
         if cls.__module__.startswith("flambeau.nn."):
             continue
@@ -78,8 +78,8 @@ def _class_annotations(instance: Module) -> dict[str, Any]:
                 own = {k: eval(a, dict(scope), dict(vars(typing))) if isinstance(a, str) else a for k, a in own.items()}
             except Exception:  # names local to a function
                 own = {k: a for k, a in own.items() if not isinstance(a, str)}
-        found.update(own)
-    return found
+        annotations.update(own)
+    return annotations
 
 
 def _is_final(annotation: Any) -> bool:
@@ -330,9 +330,9 @@ def _method_source(instance: Module, name: str) -> Any:
         if library is not None:
             return library
         if name in cls.__dict__:
-            found = cls.__dict__[name]
-            stub = getattr(found, "_script_method_source", None)
-            return stub if stub is not None else getattr(found, "__func__", found)
+            member = cls.__dict__[name]
+            stub = getattr(member, "_script_method_source", None)
+            return stub if stub is not None else getattr(member, "__func__", member)
     raise AttributeError(name)
 
 
@@ -359,14 +359,14 @@ class ModuleRef(Sugared):
 
     def _call_with_hooks(self, e: Any, forward: Any, args: list[Value], kwargs: dict[str, Any], node: Any) -> Any:
         """`forward` between the calls of the hooks, each of which may replace what it is given."""
-        given = Several(list(args)).value(e, node)
+        inputs = Several(list(args)).value(e, node)
         for hook in self.kind.pre_hooks:
-            result = e.call_function([hook], [self.place, given], {}, node)
+            result = e.call_function([hook], [self.place, inputs], {}, node)
             if result.type() != T.NONE:
-                given = result if isinstance(result.type(), T.TupleType) else Several([result]).value(e, node)
-        output = e.as_value(forward.call(e, e.unpack(given), kwargs, node), node)
+                inputs = result if isinstance(result.type(), T.TupleType) else Several([result]).value(e, node)
+        output = e.as_value(forward.call(e, e.unpack(inputs), kwargs, node), node)
         for hook in self.kind.hooks:
-            result = e.call_function([hook], [self.place, given, output], {}, node)
+            result = e.call_function([hook], [self.place, inputs, output], {}, node)
             output = output if result.type() == T.NONE else result
         return output
 
@@ -401,9 +401,9 @@ class ModuleRef(Sugared):
         if name in kind.methods:
             return MethodRef(self.place, concrete.overloads.get(name, [name]))
         if name in concrete.functions:
-            found = self._function(e, name, concrete.functions[name], node)
-            if found is not None:
-                return found
+            value = self._function(e, name, concrete.functions[name], node)
+            if value is not None:
+                return value
         return self._from_class(e, name, node)
 
     def _function(self, e: Any, name: str, value: Any, node: Any) -> Any:
@@ -494,9 +494,9 @@ class ModuleRef(Sugared):
         from flambeau.jit._frontend.source import read_function
 
         kind = self.kind
-        made = Function(f"{kind.name}.{name}", lambda: read_function(function, kind), function)
-        kind.methods[name] = made
-        return made
+        accessor = Function(f"{kind.name}.{name}", lambda: read_function(function, kind), function)
+        kind.methods[name] = accessor
+        return accessor
 
     # ------------------------------------------------------------------ containers
 
@@ -568,8 +568,8 @@ class ModuleRef(Sugared):
                 node,
                 "Unable to extract string literal index. ModuleDict indexing is only supported with string literals. For example, 'i = \"a\"; self.layers[i](x)' will fail because i is not a literal. Enumeration of ModuleDict is supported, e.g. 'for k, v in self.items(): out = v(inp)'; ModuleList indexing is only supported with integer literals",
             )
-        found = e.operator("prim::ModuleContainerIndex", [self.place, e.as_value(index, node)], node)
-        return e.graph.insert("prim::unchecked_cast", [found], [hint])._outputs[0]
+        member = e.operator("prim::ModuleContainerIndex", [self.place, e.as_value(index, node)], node)
+        return e.graph.insert("prim::unchecked_cast", [member], [hint])._outputs[0]
 
 
 class _DictView(Sugared):
@@ -598,10 +598,10 @@ class _ModuleView(Sugared):
         self.what = f"method {name}"
 
     def _walk(self, e: Any, ref: ModuleRef, prefix: str) -> list[tuple[str, ModuleRef]]:
-        found = [(prefix, ref)]
+        modules = [(prefix, ref)]
         for name in ref._names():
-            found += self._walk(e, ref.child(e, name), f"{prefix}.{name}" if prefix else name)
-        return found
+            modules += self._walk(e, ref.child(e, name), f"{prefix}.{name}" if prefix else name)
+        return modules
 
     def call(self, e: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
         named = self.name.startswith("named_")

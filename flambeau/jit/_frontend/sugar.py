@@ -376,9 +376,9 @@ class PythonModule(Sugared):
         own = getattr(self.module, "__name__", "")
         root, _, rest = own.partition(".")
         if root in ("flambeau", "torch"):
-            found = _of_package(rest, name)
-            if found is not None:
-                return found
+            meaning = _of_package(rest, name)
+            if meaning is not None:
+                return meaning
         if self.module is math and callable(getattr(math, name, None)):
             return Builtin(_MATH.get(name, f"aten::{name}"))
         try:
@@ -400,14 +400,14 @@ def _of_package(rest: str, name: str) -> Sugared | None:
     if rest == "_C._nn" and exists(f"aten::{name}"):
         return Builtin(f"aten::{name}")
     if rest == "nn.init":
-        found = library_function(f"init.{name}")
-        return None if found is None else FunctionRef([found])
+        function = library_function(f"init.{name}")
+        return None if function is None else FunctionRef([function])
     if rest in ("", "functional", "_C", "_C._VariableFunctions", "_VF"):
         if name in _SPECIAL_NAMES:
             return Special(_SPECIAL_NAMES[name])
-        found = library_function(f"torch.{name}")
-        if found is not None:
-            return FunctionRef([found])
+        function = library_function(f"torch.{name}")
+        if function is not None:
+            return FunctionRef([function])
         import flambeau
 
         member = getattr(flambeau, name, None)
@@ -424,9 +424,9 @@ def _library_or_operator(name: str) -> Sugared | None:
     from flambeau.jit._library import library_functions
     from flambeau.jit._schemas import exists
 
-    found = library_functions(f"functional.{name}")
-    if found:
-        return FunctionRef(found)
+    functions = library_functions(f"functional.{name}")
+    if functions:
+        return FunctionRef(functions)
     return Builtin(f"aten::{name}") if exists(f"aten::{name}") else None
 
 
@@ -510,9 +510,9 @@ def python_value(e: Emitter, obj: Any, node: Any, constant: bool = False, name: 
         )
     from flambeau.jit._frontend.callables import callable_value
 
-    found = callable_value(e, obj, node)
-    if found is not None:
-        return found
+    callee = callable_value(e, obj, node)
+    if callee is not None:
+        return callee
     if getattr(obj, "__name__", "") == "torch.ops" or type(obj).__name__ == "_Ops":
         return OpNamespace(None)
     raise e.error(

@@ -21,24 +21,26 @@ def library_function(key: str) -> Any:
     if space == "functional":
         from flambeau.jit._library import attention, functional, losses, resizing
 
-        found = next((getattr(m, name) for m in (functional, losses, attention, resizing) if name in m.__all__), None)
+        function = next(
+            (getattr(m, name) for m in (functional, losses, attention, resizing) if name in m.__all__), None
+        )
         prefix = "__torch__.torch.nn.functional"
     elif space == "torch":
         from flambeau.jit._library import tensors as module
 
-        found = getattr(module, name) if name in module.__all__ else None
+        function = getattr(module, name) if name in module.__all__ else None
         prefix = "__torch__.torch.functional"
     elif space == "upgraders":
         from flambeau.jit._library import upgraders
 
-        found = getattr(upgraders, name) if name in upgraders.__all__ else None
+        function = getattr(upgraders, name) if name in upgraders.__all__ else None
         prefix = "__torch__.torch.jit.upgraders"
     else:
         return None
-    if found is None:
+    if function is None:
         return None
-    found._jit_override_qualname = f"{prefix}.{name}"
-    return compile_function(found)
+    function._jit_override_qualname = f"{prefix}.{name}"
+    return compile_function(function)
 
 
 def library_functions(key: str) -> list[Any]:
@@ -55,9 +57,9 @@ def library_forward(cls: type, name: str) -> Any:
     for module in (layers, recurrent):
         holder = getattr(module, cls.__name__, None)
         if isinstance(holder, type) and holder.__module__ == module.__name__:
-            found = getattr(holder, name, None)
-            if found is not None and name in {n for base in holder.__mro__[:-1] for n in vars(base)}:
-                return found
+            method = getattr(holder, name, None)
+            if method is not None and name in {n for base in holder.__mro__[:-1] for n in vars(base)}:
+                return method
     return None
 
 

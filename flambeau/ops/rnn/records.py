@@ -19,11 +19,11 @@ _LAYER = (
     "Tensor input, Tensor hx, Tensor? cx, Tensor w_ih, Tensor w_hh, Tensor? b_ih, Tensor? b_hh, Tensor? w_hr, "
     "int[] batch_sizes, int mode, bool reverse"
 )
-native(f"_rnn_layer({_LAYER}) -> (Tensor output, Tensor hy, Tensor cy, Tensor gates, Tensor kept)")
+native(f"_rnn_layer({_LAYER}) -> (Tensor output, Tensor hy, Tensor cy, Tensor gates, Tensor reserve)")
 native(
     "_rnn_layer_backward(Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, Tensor input, Tensor hx, Tensor? cx, "
     "Tensor w_ih, Tensor w_hh, Tensor? w_hr, int[] batch_sizes, int mode, bool reverse, Tensor output, Tensor gates, "
-    "Tensor kept, bool[] output_mask) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+    "Tensor reserve, bool[] output_mask) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
 )
 
 
@@ -45,7 +45,7 @@ def rnn_layer_vjp(
     reverse: Any,
     output: fl.Tensor,
     gates: Any,
-    kept: Any,
+    reserve: Any,
     needs: list[bool],
 ) -> tuple[fl.Tensor | None, ...]:
     if fl.is_grad_enabled():
@@ -57,7 +57,7 @@ def rnn_layer_vjp(
             (g0, g1, g2),
         )
     grads = fl._ops._rnn_layer_backward(
-        g0, g1, g2, input, hx, cx, w_ih, w_hh, w_hr, batch_sizes, mode, reverse, output, gates, kept, list(needs)
+        g0, g1, g2, input, hx, cx, w_ih, w_hh, w_hr, batch_sizes, mode, reverse, output, gates, reserve, list(needs)
     )
     return tuple(grad if wanted else None for grad, wanted in zip(grads, needs))
 
