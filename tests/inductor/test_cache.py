@@ -87,7 +87,7 @@ def test_what_killed_processes_left_is_swept_up(tmp_path):
 
 def test_an_entry_that_names_another_object_is_not_believed(tmp_path):
     result(start(tmp_path))
-    result(start(tmp_path, 4))
+    result(start(tmp_path, 4.5))
     objects = sorted((tmp_path / "kernels").glob("*.so"))
     for entry in (tmp_path / "kernels").glob("k_*"):
         file, digest = entry.read_text().split()
