@@ -181,7 +181,7 @@ def test_questions_about_data_raise(ask):
 
 @pytest.mark.parametrize("ask", QUESTIONS)
 def test_with_symbols_answers_about_data_are_symbols(ask):
-    env, (x,) = fakes([(3, 4)])
+    _env, (x,) = fakes([(3, 4)])
     answer = ask(x)
     assert "u" in str(answer.shape if isinstance(answer, fl.Tensor) else answer)
     for decide in (lambda: bool(x.sum()), lambda: float(x.max())):

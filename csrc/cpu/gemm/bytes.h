@@ -72,8 +72,8 @@ struct ByteFinish {
 // The product of m rows with B, divided among threads.
 void multiply_bytes(int64_t m, const ByteRows& rows, const PackedBytes& b, const ByteFinish& finish);
 
-// The same for rows on one grid and B that is not packed, with sums as results, where multiplies_few_rows says
-// so: few rows read B once.
+// The same for rows on one grid and B that is not packed, with sums as results, where multiplies_few_rows
+// says so: few rows read B once.
 constexpr int64_t kFewByteRows = 16;
 bool multiplies_few_rows(int64_t m, int64_t k, int64_t b_row, int64_t b_col);
 void multiply_few_rows(int64_t m, const ByteRows& rows, int64_t k, int64_t n, const int8_t* b, int64_t b_row,

@@ -3,12 +3,13 @@
 
 import torch
 import torch.distributed as dist
-from flambeau.distributed import _reducer
-from flambeau.distributed.fsdp import _parameters
-from flambeau.distributed.simulator import Cluster, Plan, profile, simulate
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
+
+from flambeau.distributed import _reducer
+from flambeau.distributed.fsdp import _parameters
+from flambeau.distributed.simulator import Cluster, Plan, profile, simulate
 
 dist.init_process_group("gloo")
 ranks = dist.get_world_size()
