@@ -43,8 +43,19 @@ _SCRIPTS = frozenset(
     "TensorType ListType DictType OptionalType IntType FloatType BoolType ComplexType StringType NumberType AnyType TupleType "
     "NoneType ClassType EnumType FutureType InterfaceType UnionType DeviceObjType JitType Type Argument "
     "_get_graph_executor_optimize _jit_assert_is_instance _jit_get_all_schemas _jit_get_inline_everything_mode _jit_get_schemas_for_operator "
-    "_jit_pass_constant_pooling _jit_pass_constant_propagation _jit_pass_dce _jit_pass_inline _jit_pass_lint "
-    "_jit_set_inline_everything_mode".split()
+    "_jit_set_inline_everything_mode _create_function_from_graph _freeze_module _propagate_shapes _debug_get_fusion_group_inlining "
+    "_debug_set_fusion_group_inlining _debug_set_autodiff_subgraph_inlining _set_graph_executor_optimize _infer_size".split()
+)
+_PASSES = (
+    "_jit_pass_",
+    "_jit_set_",
+    "_jit_get_",
+    "_jit_override_",
+    "_jit_can_",
+    "_jit_symbolic_",
+    "_jit_erase_",
+    "_jit_object_",
+    "_jit_clear_",
 )
 # Names that a module puts here when it is imported.
 _SET_BY = {
@@ -77,7 +88,7 @@ def lookup(name: str) -> Any:
         value = _dispatch_keys()
     elif name in ("_functorch", "_distributed_c10d", "_functions", "_onnx", "_dynamo", "_profiler"):
         value = _module(name)
-    elif name in _SCRIPTS:
+    elif name in _SCRIPTS or name.startswith(_PASSES):
         value = getattr(import_module("flambeau.jit._native_names"), name)
     elif name in _CLASSES:
         value = absent.absent_class(f"torch._C.{name}", _INSIDE)

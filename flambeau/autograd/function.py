@@ -398,6 +398,26 @@ class InplaceFunction(Function):
     """Kept for compatibility."""
 
 
+def _nested_map(condition: Callable[[Any], bool], fn: Callable[[Any], Any], condition_msg: str | None = None) -> Any:
+    """A function over nested lists, tuples and dicts that replaces what the condition accepts."""
+
+    def mapped(obj: Any) -> Any:
+        if condition(obj):
+            return fn(obj)
+        if obj is None:
+            return None
+        if isinstance(obj, tuple) and hasattr(obj, "_fields"):
+            return type(obj)(*map(mapped, obj))
+        if isinstance(obj, (list, tuple)):
+            return type(obj)(mapped(x) for x in obj)
+        if isinstance(obj, dict):
+            return {key: mapped(value) for key, value in obj.items()}
+        hint = f" ({condition_msg})" if condition_msg else ""
+        raise ValueError(f"Auto nesting doesn't know how to process an input object of type {type(obj).__name__}{hint}")
+
+    return mapped
+
+
 class NestedIOFunction(Function):
     """Kept for compatibility."""
 

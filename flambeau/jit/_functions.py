@@ -141,11 +141,9 @@ def bind(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], skip
         try:
             if argument.N is not None and isinstance(value, (int, float)) and isinstance(argument.type, T.ListType):
                 value = [value] * argument.N
-            values.append(
-                value
-                if value is argument.default and not isinstance(value, (list, dict))
-                else convert(value, argument.type)
-            )
+            as_it_is = value is argument.default and not isinstance(value, (list, dict))
+            undefined = value is None and isinstance(argument.type, T.TensorType)
+            values.append(value if as_it_is or undefined else convert(value, argument.type))
         except Mismatch:
             raise _wrong_type(schema, argument, value, position + skip) from None
     if used != len(kwargs):

@@ -497,6 +497,21 @@ class Graph(Block):
 
         return copy_graph(self)
 
+    def renumber(self) -> None:
+        """Give values without a name of their own numbers in the order in which they come."""
+        self._names = {n: c for n, c in self._names.items() if not n.isdigit()}
+        self._number = 0
+        values = [o for node in self.walk() for o in node._outputs]
+        for value in [*self._param._outputs, *values]:
+            if not value.hasDebugName():
+                value._name = None
+                value.debugName()
+
+    def alias_db(self) -> Any:
+        from flambeau.jit._aliases import AliasDb
+
+        return AliasDb(self)
+
     def lint(self) -> None:
         """Check that every value is defined before it is used."""
         _lint(self, set())

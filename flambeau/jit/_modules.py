@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 from flambeau import _C
@@ -90,13 +91,14 @@ class ScriptModule(Module, metaclass=_ScriptMeta):
 
     def define(self, src: str) -> None:
         """Add methods written in the language of scripts; in `__init__` they are compiled at its end."""
-        from flambeau.jit._frontend.units import define_methods
+        from flambeau.jit._frontend.units import define_methods, names_of_frame
 
         kind = self.__dict__.get("_script_type")
+        lookup = names_of_frame(sys._getframe(1))
         if kind is None:
-            self.__dict__.setdefault("_script_definitions", []).append(src)
+            self.__dict__.setdefault("_script_definitions", []).append((src, lookup))
             return
-        define_methods(kind, src)
+        define_methods(kind, src, lookup)
 
     def _method(self, name: str) -> BoundMethod:
         kind = self.__dict__.get("_script_type")
@@ -369,7 +371,8 @@ class ModuleView:
         return self._type().name.rpartition(".")[2]
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.module, name)
+        value = getattr(self.module, name)
+        return value._c if isinstance(value, ScriptModule) else value
 
 
 # ---------------------------------------------------------------------------------------------- from Python modules
@@ -512,6 +515,7 @@ def _instantiate(instance: Module, concrete: Any, memo: dict[int, Any], kind_of:
 def compile_in_place(instance: Any) -> None:
     """Make an instance of a ScriptModule's subclass its own scripted form."""
     from flambeau.jit._frontend.modules import exported_methods, infer
+    from flambeau.jit._frontend.units import define_methods
 
     for name, child in list(instance._modules.items()):
         if child is not None and not isinstance(child, ScriptModule):
@@ -519,8 +523,8 @@ def compile_in_place(instance: Any) -> None:
     definitions = instance.__dict__.pop("_script_definitions", [])
     concrete = infer(instance)
     instance.__dict__["_script_type"] = concrete.kind
-    for text in definitions:
-        instance.define(text)
+    for text, lookup in definitions:
+        define_methods(concrete.kind, text, lookup)
     from flambeau.jit import Attribute
 
     for name, value in list(instance.__dict__.items()):

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from flambeau.jit import _schemas
-from flambeau.jit._functions import BoundMethod as ScriptMethod
+from flambeau.jit._evaluate import erase_types, fold_constants, propagate_types
+from flambeau.jit._functions import BoundMethod as ScriptMethod  # noqa: F401
 from flambeau.jit._functions import ScriptFunction
-from flambeau.jit._ir import Block, Graph, Node, Use, Value
-from flambeau.jit._modules import ModuleView as ScriptModule
-from flambeau.jit._passes import eliminate_dead_code, fold_branches, inline_calls, pool_constants
-from flambeau.jit._script import CompilationUnit
-from flambeau.jit._types import (
+from flambeau.jit._ir import Block, Graph, Node, Use, Value  # noqa: F401
+from flambeau.jit._modules import ModuleView as ScriptModule  # noqa: F401
+from flambeau.jit._passes import eliminate_dead_code, inline_calls, pool_constants
+from flambeau.jit._peephole import eliminate_common, lower_tuples, peephole
+from flambeau.jit._script import CompilationUnit  # noqa: F401
+from flambeau.jit._types import (  # noqa: F401
     AnyType,
     BoolType,
     ClassType,
@@ -33,7 +35,7 @@ from flambeau.jit._types import (
     TupleType,
     UnionType,
 )
-from flambeau.jit._values import ScriptDict, ScriptList, ScriptObject, to_script
+from flambeau.jit._values import ScriptDict, ScriptList, ScriptObject, to_script  # noqa: F401
 
 Type = JitType
 Argument = _schemas.Argument
@@ -42,6 +44,9 @@ _inline_everything = [False]
 
 def _jit_pass_dce(graph: Graph) -> None:
     eliminate_dead_code(graph)
+
+
+_jit_pass_dce_graph = _jit_pass_dce
 
 
 def _jit_pass_inline(graph: Graph) -> None:
@@ -57,7 +62,131 @@ def _jit_pass_constant_pooling(graph: Graph) -> None:
 
 
 def _jit_pass_constant_propagation(graph: Graph) -> None:
-    fold_branches(graph)
+    fold_constants(graph)
+
+
+_jit_pass_constant_propagation_immutable_types = _jit_pass_constant_propagation
+
+
+def _jit_pass_peephole(graph: Graph, disable_shape_peepholes: bool = False) -> bool:
+    return peephole(graph, disable_shape_peepholes)
+
+
+def _jit_pass_peephole_list_idioms(graph: Graph, refine_list_len: bool = False) -> bool:
+    return peephole(graph, True)
+
+
+def _jit_pass_cse(graph: Graph) -> bool:
+    return eliminate_common(graph)
+
+
+def _jit_pass_canonicalize(graph: Graph, keep_unique_names: bool = True) -> Graph:
+    """The graph with values that are numbered in order."""
+    twin = graph.copy()
+    twin.renumber()
+    return twin
+
+
+def _jit_pass_lower_all_tuples(graph: Graph) -> None:
+    lower_tuples(graph)
+
+
+def _jit_pass_erase_shape_information(graph: Graph) -> None:
+    erase_types(graph)
+
+
+def _jit_erase_non_input_shape_information(graph: Graph) -> None:
+    erase_types(graph, inputs=False)
+
+
+def _jit_pass_propagate_shapes_on_graph(graph: Graph) -> None:
+    propagate_types(graph)
+
+
+_jit_pass_propagate_dtype = _jit_pass_propagate_shapes_on_graph
+
+
+def _jit_pass_complete_shape_analysis(graph: Graph, inputs: Any, with_grad: bool) -> None:
+    """Give the inputs the types of examples and the other values what follows."""
+    for value, example in zip(graph.inputs(), inputs):
+        if hasattr(example, "dtype"):
+            value.inferTypeFrom(example)
+    propagate_types(graph)
+
+
+def _propagate_shapes(graph: Graph, inputs: Any, with_grad: bool = False) -> Graph:
+    twin = graph.copy()
+    _jit_pass_complete_shape_analysis(twin, inputs, with_grad)
+    return twin
+
+
+def _create_function_from_graph(name: str, graph: Graph) -> ScriptFunction:
+    """A function that runs a graph."""
+    from flambeau.jit._frontend.callables import unique_name
+    from flambeau.jit._functions import Function
+
+    arguments = [_schemas.Argument(v.debugName().partition(".")[0], v.type()) for v in graph.inputs()]
+    results = [v.type() for v in graph.outputs()]
+    kind = results[0] if len(results) == 1 else TupleType(results)
+    signature = _schemas.Signature(name, "", arguments, [_schemas.Argument("", kind)])
+    return ScriptFunction(Function.of_graph(unique_name(f"__torch__.{name}"), graph, signature))
+
+
+def _freeze_module(
+    module: Any, preservedAttrs: Any = (), freezeInterfaces: bool = True, preserveParameters: bool = False
+) -> Any:
+    from flambeau.jit._freeze import freeze
+
+    return freeze(getattr(module, "module", module), list(preservedAttrs), False, preserveParameters)._c
+
+
+def _infer_size(a: Any, b: Any) -> Any:
+    import flambeau
+
+    return flambeau.broadcast_shapes(tuple(a), tuple(b))
+
+
+# ---------------------------------------------------------------------------------------------- switches
+
+
+def _switch(name: str, value: Any) -> tuple[Any, Any]:
+    """A setting that programs set and ask for, and that changes nothing: there is one way to run a graph."""
+    held = [value]
+
+    def get() -> Any:
+        return held[0]
+
+    def put(new: Any) -> Any:
+        before, held[0] = held[0], new
+        return before
+
+    get.__name__, put.__name__ = f"get_{name}", f"set_{name}"
+    return get, put
+
+
+_debug_get_fusion_group_inlining, _debug_set_fusion_group_inlining = _switch("fusion_group_inlining", True)
+_, _debug_set_autodiff_subgraph_inlining = _switch("autodiff_subgraph_inlining", True)
+_jit_get_tracer_state_warn, _jit_set_tracer_state_warn = _switch("tracer_warnings", True)
+_jit_symbolic_shapes_test_mode_enabled, _jit_set_symbolic_shapes_test_mode = _switch("symbolic_shapes", False)
+_jit_get_te_must_use_llvm_cpu, _jit_set_te_must_use_llvm_cpu = _switch("llvm", False)
+_jit_can_fuse_on_cpu_legacy, _jit_override_can_fuse_on_cpu_legacy = _switch("legacy_fuser", False)
+_jit_can_fuse_on_cpu, _jit_override_can_fuse_on_cpu = _switch("cpu_fuser", False)
+_jit_can_fuse_on_gpu, _jit_override_can_fuse_on_gpu = _switch("gpu_fuser", False)
+_jit_get_logging_option, _jit_set_logging_option = _switch("logging", "")
+_jit_get_num_profiled_runs, _jit_set_num_profiled_runs = _switch("profiled_runs", 1)
+_, _set_graph_executor_optimize = _switch("executor", True)
+
+
+def _jit_set_emit_hooks(module_hook: Any, function_hook: Any) -> None:
+    """Nothing calls them."""
+
+
+def _jit_get_emit_hooks() -> tuple[None, None]:
+    return None, None
+
+
+def _jit_clear_class_registry() -> None:
+    """Types live as long as what has them."""
 
 
 def _jit_get_schemas_for_operator(name: str) -> list[Any]:
@@ -86,12 +215,3 @@ def _jit_assert_is_instance(obj: Any, kind: JitType) -> None:
 
 def _get_graph_executor_optimize(enabled: bool | None = None) -> bool:
     return True
-
-
-__all__ = [
-    "AnyType", "Argument", "Block", "BoolType", "ClassType", "CompilationUnit", "ComplexType", "DeviceObjType", "DictType", "EnumType", "FloatType", "FutureType", "Graph",
-    "IntType", "InterfaceType", "JitType", "ListType", "Node", "NoneType", "NumberType", "OptionalType", "ScriptDict", "ScriptFunction", "ScriptList", "ScriptMethod", "ScriptModule",
-    "ScriptObject", "StringType", "TensorType", "TupleType", "Type", "UnionType", "Use", "Value", "_get_graph_executor_optimize", "_jit_assert_is_instance", "_jit_get_all_schemas",
-    "_jit_get_inline_everything_mode", "_jit_get_schemas_for_operator", "_jit_pass_constant_pooling", "_jit_pass_constant_propagation", "_jit_pass_dce", "_jit_pass_inline",
-    "_jit_pass_lint", "_jit_set_inline_everything_mode",
-]  # fmt: skip

@@ -382,7 +382,7 @@ def convert(
         if all(T.is_subtype(p, element) for p in parts):
             return _unpacked(value, element)
         return None
-    if isinstance(wanted, T.ListType) and length is not None and actual == wanted.element:
+    if isinstance(wanted, T.ListType) and length is not None and T.is_subtype(actual, wanted.element):
         return _repeated(value, length)
     if T.has_variables(formal):
         return _as_is(value) if T.bind(formal, actual, variables) else None

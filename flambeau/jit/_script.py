@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 from typing import Any
 
 from flambeau.jit import _types as T
@@ -112,9 +113,10 @@ class CompilationUnit:
             self.define(lang, _frames_up=_frames_up + 1)
 
     def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> None:
-        from flambeau.jit._frontend.units import functions_of
+        from flambeau.jit._frontend.units import functions_of, names_of_frame
 
-        for function in functions_of(lang):
+        lookup = rcb if rcb is not None else names_of_frame(sys._getframe(_frames_up + 1))
+        for function in functions_of(lang, lookup):
             self._functions[function.name.rpartition(".")[2]] = ScriptFunction(function)
 
     def find_function(self, name: str) -> Any:

@@ -134,6 +134,28 @@ class TensorType(JitType):
 
         return None if self._dtype is None else SCALAR_NAMES[scalar_code(self._dtype)]
 
+    def undefined(self) -> bool | None:
+        return None
+
+    def with_sizes(self, sizes: Any) -> TensorType:
+        """The type with these sizes; None is a size that is not known."""
+        twin = TensorType(inferred=self.inferred)
+        twin._dtype, twin._device, twin._grad, twin._sizes = self._dtype, self._device, self._grad, list(sizes)
+        return twin
+
+    def with_dtype(self, dtype: Any) -> TensorType:
+        twin = TensorType(inferred=self.inferred)
+        twin._sizes, twin._strides, twin._device, twin._grad = self._sizes, self._strides, self._device, self._grad
+        twin._dtype = dtype
+        return twin
+
+    def symbolic_sizes(self) -> Any:
+        """Sizes; those that are not known are negative."""
+        return None if self._sizes is None else [-1 - i if s is None else s for i, s in enumerate(self._sizes)]
+
+    def varyingSizes(self) -> Any:
+        return self._sizes
+
     def requiresGrad(self) -> bool:
         return self._grad
 
@@ -141,12 +163,14 @@ class TensorType(JitType):
         return self._grad
 
     def __str__(self) -> str:
-        if self._dtype is None:
+        if self._dtype is None and self._sizes is None:
             return "Tensor"
-        sizes = ", ".join(map(str, self._sizes or ()))
-        strides = ", ".join(map(str, self._strides or ()))
-        grad = f"requires_grad={int(self._grad)}, device={self._device}"
-        return f"{self.scalarType()}({sizes}{', ' if sizes else ''}strides=[{strides}], {grad})"
+        parts = [] if self._sizes is None else ["*" if size is None else str(size) for size in self._sizes]
+        if self._strides is not None:
+            parts.append(f"strides=[{', '.join(map(str, self._strides))}]")
+        if self._device is not None:
+            parts += [f"requires_grad={int(self._grad)}", f"device={self._device}"]
+        return f"{self.scalarType() or 'Tensor'}({', '.join(parts)})"
 
     def _key(self) -> Any:
         return ("TensorType",)
@@ -218,7 +242,7 @@ class FutureType(_Wrapped):
     KIND = "FutureType"
 
     def __str__(self) -> str:
-        return f"Future({self.element})"
+        return f"Future[{self.element}]"
 
     @property
     def annotation_str(self) -> str:
@@ -229,7 +253,7 @@ class AwaitType(FutureType):
     KIND = "AwaitType"
 
     def __str__(self) -> str:
-        return f"Await({self.element})"
+        return f"Await[{self.element}]"
 
     @property
     def annotation_str(self) -> str:
@@ -274,7 +298,7 @@ class DictType(JitType):
 
 
 class TupleType(JitType):
-    """A tuple; a named tuple has a qualified name, names of its fields and perhaps defaults."""
+    """A tuple; a named tuple has a qualified name, names of its fields and perhaps defaults. Results of operators have fields, but no name."""
 
     KIND = "TupleType"
 
@@ -299,7 +323,7 @@ class TupleType(JitType):
         return TupleType(parts, self.name, self.fields, self.defaults, self.python)
 
     def _key(self) -> Any:
-        return (self.KIND, self.name, self.fields, *self.items)
+        return (self.KIND, self.name, self.fields if self.name is not None else (), *self.items)
 
     def __str__(self) -> str:
         if self.name is not None:
@@ -446,7 +470,7 @@ def optional_of(element: JitType) -> JitType:
     if isinstance(element, OptionalType) or element in (NONE, ANY):
         return element
     if isinstance(element, UnionType):
-        return element if NONE in element.items else UnionType((*element.items, NONE))
+        return union_of((*element.items, NONE))
     return OptionalType(element)
 
 
@@ -467,7 +491,20 @@ def union_of(items: Iterable[JitType]) -> JitType:
     rest = [t for t in flat if t != NONE]
     if len(rest) == 1:
         return OptionalType(rest[0])
-    return UnionType(flat)
+    return UnionType(sorted(flat, key=_union_order))
+
+
+# The order in which unions hold and print their parts.
+_UNION_ORDER = (
+    "AnyType EnumType AnyEnumType TensorType StorageType TupleType ListType DictType NumberType FloatType ComplexType "
+    "FutureType AwaitType RRefType IntType NoneType StringType GeneratorType QuantizerType BoolType OptionalType VarType "
+    "DeviceObjType StreamObjType FunctionType ClassType PyObjectType CapsuleType InterfaceType"
+).split()
+
+
+def _union_order(kind: JitType) -> tuple[int, str]:
+    place = _UNION_ORDER.index(kind.KIND) if kind.KIND in _UNION_ORDER else len(_UNION_ORDER)
+    return place, str(kind)
 
 
 def members_of(kind: JitType) -> tuple[JitType, ...]:
@@ -482,7 +519,7 @@ def is_subtype(a: JitType, b: JitType) -> bool:
     if a is b or isinstance(b, AnyType) or a == b:
         return True
     if isinstance(b, NumberType):
-        return a in NUMBERS
+        return a in NUMBERS or (isinstance(a, UnionType) and all(part in NUMBERS for part in a.items))
     if isinstance(a, (UnionType, OptionalType)):
         return isinstance(b, (UnionType, OptionalType)) and all(is_subtype(part, b) for part in members_of(a))
     if isinstance(b, OptionalType):

@@ -8,6 +8,7 @@ containers are copied, because a scripted function has its own.
 from __future__ import annotations
 
 import enum
+import operator
 from typing import Any
 
 import flambeau
@@ -286,25 +287,44 @@ def _int(value: Any, kind: Any) -> Any:
         return value
     if isinstance(value, (flambeau.dtype, flambeau.layout, flambeau.memory_format)):
         return enumerated(value)
-    if isinstance(value, bool) or not hasattr(type(value), "__index__") or isinstance(value, _C.Tensor):
+    if isinstance(value, _C.Tensor):
+        return int(_only(value))
+    if not hasattr(type(value), "__index__"):
         raise Mismatch
-    return int(value)
+    return operator.index(value) if not isinstance(value, bool) else int(value)
 
 
 def _float(value: Any, kind: Any) -> Any:
     if type(value) is float:
         return value
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        if type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
-            return float(value)
-        raise Mismatch
-    return float(value)
+    if isinstance(value, _C.Tensor):
+        return float(_only(value))
+    if isinstance(value, (int, float)) or (type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0):
+        return float(value)
+    raise Mismatch
 
 
 def _complex(value: Any, kind: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float, complex)):
+    if isinstance(value, _C.Tensor):
+        return complex(_only(value))
+    if not isinstance(value, (int, float, complex)):
         raise Mismatch
     return complex(value)
+
+
+def _bool_of(value: Any, kind: Any) -> Any:
+    if isinstance(value, _C.Tensor):
+        return bool(_only(value))
+    if isinstance(value, int) or (type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0):
+        return bool(value)
+    raise Mismatch
+
+
+def _only(value: Any) -> Any:
+    """The number in a tensor of one element."""
+    if value.numel() != 1:
+        raise Mismatch
+    return value.item()
 
 
 def _number(value: Any, kind: Any) -> Any:
@@ -369,6 +389,8 @@ def _union(value: Any, kind: Any) -> Any:
     except TypeError:
         pass
     for part in kind.items:
+        if isinstance(value, (bool, _C.Tensor)) and (part in T.NUMBERS or part == T.BOOL):
+            continue  # what a plain argument is converted to is another type here
         try:
             return convert(value, part)
         except Mismatch:
@@ -423,7 +445,7 @@ def _future(value: Any, kind: Any) -> Any:
 
 
 _CONVERTERS: dict[type, Any] = {
-    T.TensorType: _tensor, T.IntType: _int, T.FloatType: _float, T.BoolType: _instance(bool), T.ComplexType: _complex,
+    T.TensorType: _tensor, T.IntType: _int, T.FloatType: _float, T.BoolType: _bool_of, T.ComplexType: _complex,
     T.NumberType: _number, T.StringType: _instance(str), T.NoneType: _instance(type(None)), T.DeviceObjType: _device,
     T.ListType: _list, T.DictType: _dict, T.TupleType: _tuple, T.OptionalType: _optional, T.UnionType: _union,
     T.ClassType: _class, T.InterfaceType: _interface, T.EnumType: _enum, T.AnyType: _any, T.FutureType: _future,

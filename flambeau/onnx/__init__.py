@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau import __version__
 from flambeau.onnx import errors
 from flambeau.onnx._export import export, is_in_onnx_export
 from flambeau.onnx._legacy import (
@@ -31,6 +32,7 @@ __all__ = ["ExportOptions", "ONNXProgram", "OnnxExporterError", "OperatorExportT
            "unregister_custom_op_symbolic"]  # fmt: skip
 
 producer_name = "pytorch"
+producer_version = __version__
 
 
 def __getattr__(name: str) -> Any:

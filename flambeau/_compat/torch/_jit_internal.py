@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Optional  # noqa: F401
 
 from flambeau.jit import (  # noqa: F401
@@ -42,3 +44,32 @@ def boolean_dispatch(
 
 def _copy_to_script_wrapper(fn: Any) -> Any:
     return fn
+
+
+def get_callable_argument_names(fn: Any) -> list[str]:
+    """Names of the arguments that can be given by position or by name."""
+    import inspect
+
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+
+def is_optional(annotation: Any) -> bool:
+    """Whether an annotation is a union with None."""
+    return type(None) in getattr(annotation, "__args__", ()) and getattr(annotation, "__origin__", None) is Union
+
+
+@contextlib.contextmanager
+def _disable_emit_hooks() -> Iterator[None]:
+    yield
+
+
+def check_empty_containers(obj: Any) -> None:
+    if obj in ([], {}, ()):
+        warnings.warn(
+            "The inner type of a container is lost when calling torch.jit.isinstance in eager mode. For example, List[int] would become list and therefore falsely return True for List[float] or List[str].",
+            stacklevel=2,
+        )

@@ -118,7 +118,7 @@ def callable_value(e: Any, obj: Any, node: Any) -> Any:
         obj = obj.__original_fn
     library = _library_for(obj)
     if library:
-        return FunctionRef(library)
+        return library_reference(obj.__name__, library)
     return FunctionRef([compile_function(inspect.unwrap(obj))])
 
 
@@ -133,6 +133,32 @@ def _library_for(obj: Any) -> list[Any]:
     name = obj.__name__
     own = library_functions(f"functional.{name}") if getattr(functional, name, None) is obj else []
     return own or library_functions(f"torch.{name}")
+
+
+def library_reference(name: str, functions: list[Any]) -> Any:
+    """Functions of the library under a name; with indices where `return_indices` says so."""
+    from flambeau.jit._frontend.sugar import FunctionRef
+    from flambeau.jit._library import library_functions
+
+    others = library_functions(f"functional.{name}_with_indices")
+    return WithIndices(functions, others) if others else FunctionRef(functions)
+
+
+class WithIndices:
+    """A pooling function whose result depends on `return_indices`, which is a constant."""
+
+    def __new__(cls, plain: list[Any], with_indices: list[Any]) -> Any:
+        from flambeau.jit._frontend.sugar import FunctionRef
+
+        class Chosen(FunctionRef):
+            def call(self, e: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
+                names = [a.name for a in plain[0].ensure().schema.arguments]
+                place = names.index("return_indices") if "return_indices" in names else len(args)
+                flag = kwargs.get("return_indices", args[place] if place < len(args) else None)
+                chosen = flag is not None and e.as_value(flag, node).toIValue() is True
+                return e.call_function(with_indices if chosen else plain, args, kwargs, node)
+
+        return Chosen(plain)
 
 
 class Partial:

@@ -67,7 +67,7 @@ class Calls:
                 return self.call_function([kind.function], args, kwargs, node)
             if isinstance(kind, T.ClassType) and "__call__" in kind.methods:
                 return self.call_method(callee, ["__call__"], args, kwargs, node)
-            if isinstance(kind, T.ClassType) and kind.is_module and "forward" in kind.methods:
+            if isinstance(kind, (T.ClassType, T.InterfaceType)) and kind.is_module and "forward" in kind.methods:
                 return self.call_method(callee, ["forward"], args, kwargs, node)
             raise self.error(node, f"'{kind.annotation_str}' object is not callable")
         raise self.error(node, f"Expected something that can be called, got {callee}")
@@ -134,7 +134,9 @@ class Calls:
 
     def tuple_of(self, outputs: list[Value], signature: Signature) -> Value:
         kinds = [o.type() for o in outputs]
-        return self.graph.insert("prim::TupleConstruct", outputs, [T.TupleType(kinds)])._outputs[0]
+        names = [r.name for r in signature.returns]
+        fields = names if all(names) and len(set(names)) == len(names) else ()
+        return self.graph.insert("prim::TupleConstruct", outputs, [T.TupleType(kinds, fields=fields)])._outputs[0]
 
     def no_match(self, name: str, reasons: list[tuple[Signature, str]], args: list[Value], node: Any) -> Exception:
         if len(reasons) == 1:

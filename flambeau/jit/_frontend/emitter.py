@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,9 @@ from flambeau.jit._frontend.sugar import python_value
 from flambeau.jit._ir import Graph, Value
 from flambeau.jit._schemas import NO_DEFAULT, Argument, Signature
 from flambeau.jit.frontend import UnsupportedNodeError
+
+# Names that mean numbers wherever they are not variables.
+FLOATS = {"inf": math.inf, "nan": math.nan, "infj": complex(0, math.inf), "nanj": complex(0, math.nan)}
 
 
 class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
@@ -60,7 +64,11 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
         elif self.env.get(EXITED) is not True:
             self._partial_result()
         self.graph.registerOutput(result)
-        return self.graph, self._signature(result)
+        signature = self._signature(result)
+        for parameter, value in zip(self.declaration.parameters, self.graph._param._outputs):
+            if not value._uses and value.debugName() == f"{parameter.name}.1":
+                value._name = parameter.name  # no other value has it: theirs have numbers
+        return self.graph, signature
 
     def wrap_self(self, value: Value, kind: T.JitType) -> Any:
         if isinstance(kind, T.ClassType) and kind.is_module and not self.in_archive:
@@ -136,7 +144,11 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
         try:
             resolved = self.resolver.lookup(name)
         except NameError:
+            if name in FLOATS:
+                return self.graph.insertConstant(FLOATS[name])
             raise self.error(node, f"undefined value {name}") from None
+        if name in FLOATS and isinstance(resolved, float):
+            return self.graph.insertConstant(resolved)
         return python_value(self, resolved, node, name=name)
 
     def try_resolve(self, name: str) -> Any:

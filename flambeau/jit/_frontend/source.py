@@ -161,7 +161,7 @@ def declare(
             place,
             "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults",
         )
-    comment = _type_comment(node, source)
+    comment = _type_comment(node, source, arrow=function is not None)
     plain = [*arguments.posonlyargs, *arguments.args]
     defaults = _defaults(function, node)
     for default in arguments.kw_defaults:
@@ -197,8 +197,8 @@ def _defaults(function: Any, node: ast.FunctionDef) -> dict[str, Any]:
     return get_default_args(function)
 
 
-def _type_comment(node: ast.FunctionDef, source: Source) -> str | None:
-    """The text after `# type:` below the head of a function, also when split over its parameters."""
+def _type_comment(node: ast.FunctionDef, source: Source, arrow: bool = True) -> str | None:
+    """The text after `# type:` below the head of a function, also when split over its parameters; a text needs no `arrow`."""
     lines = source.text.split("\n")
     first = node.body[0].lineno
     if isinstance(node.body[0], (ast.FunctionDef, ast.ClassDef)) and node.body[0].decorator_list:
@@ -208,7 +208,7 @@ def _type_comment(node: ast.FunctionDef, source: Source) -> str | None:
     comments = [text for text in comments if not text.startswith("ignore")]
     if not comments:
         return None
-    if len(comments) == 1 and "->" in comments[0]:
+    if len(comments) == 1 and ("->" in comments[0] or (not arrow and comments[0].startswith("("))):
         return comments[0]
     whole = next((t for t in comments if t.startswith("(") and "->" in t), None)
     parts = [t for t in comments if t is not whole]
@@ -235,4 +235,4 @@ def _comment_types(
             source.range_of(node),
             f"Number of type annotations ({len(kinds)}) did not match the number of function parameters ({len(plain)})",
         )
-    return kinds, type_of_node(ast.parse(result.strip(), mode="eval").body, resolver, source)
+    return kinds, type_of_node(ast.parse(result.strip(), mode="eval").body, resolver, source) if result else None

@@ -6,9 +6,11 @@ itself, so that the answers can add nodes to the graph.
 
 from __future__ import annotations
 
+import cmath
 import enum
 import math
 import types
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from flambeau.jit import _types as T
@@ -63,6 +65,15 @@ class Builtin(Sugared):
         if self.bound is not None:
             values.insert(0, self.bound)
         return e.call_operator(self.name, values, named, node)
+
+
+class Warn(Builtin):
+    """`warnings.warn`; the category is left out."""
+
+    def call(self, e: Emitter, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
+        positional = [a for a in args if not isinstance(a, ExceptionRef)]
+        named = {k: v for k, v in kwargs.items() if not isinstance(v, ExceptionRef)}
+        return super().call(e, positional, named, node)
 
 
 class Special(Sugared):
@@ -379,7 +390,7 @@ class PythonModule(Sugared):
             meaning = _of_package(rest, name)
             if meaning is not None:
                 return meaning
-        if self.module is math and callable(getattr(math, name, None)):
+        if self.module in (math, cmath) and callable(getattr(self.module, name, None)):
             return Builtin(_MATH.get(name, f"aten::{name}"))
         try:
             member = getattr(self.module, name)
@@ -426,7 +437,9 @@ def _library_or_operator(name: str) -> Sugared | None:
 
     functions = library_functions(f"functional.{name}")
     if functions:
-        return FunctionRef(functions)
+        from flambeau.jit._frontend.callables import library_reference
+
+        return library_reference(name, functions)
     return Builtin(f"aten::{name}") if exists(f"aten::{name}") else None
 
 
@@ -526,7 +539,7 @@ _HINT = "If so, please consider passing it in as an argument or use a local vari
 
 def _special_function(obj: Any) -> Sugared | None:
     """Functions of `flambeau.jit` and operators, found by identity."""
-    from flambeau import _C, jit
+    from flambeau import _C, autograd, jit
     from flambeau.jit._schemas import exists
 
     for name, special in _JIT_NAMES.items():
@@ -536,6 +549,12 @@ def _special_function(obj: Any) -> Sugared | None:
         return Special("torch_assert")
     if getattr(math, getattr(obj, "__name__", ""), None) is obj and callable(obj):
         return Builtin(_MATH.get(obj.__name__, f"aten::{obj.__name__}"))
+    if getattr(cmath, getattr(obj, "__name__", ""), None) is obj and callable(obj):
+        return Builtin(f"aten::{obj.__name__}")
+    if obj is warnings.warn:
+        return Warn("aten::warn")
+    if obj is autograd.grad or obj is autograd.backward:
+        return Builtin(f"aten::{obj.__name__}")
     if isinstance(obj, _C.Function):
         name = obj.__name__
         import flambeau

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 from flambeau.jit import _types as T
@@ -14,15 +15,15 @@ from flambeau.jit._ir import Source
 
 
 class _UnitResolver(PythonResolver):
-    """Names of a text: its own functions, `torch` and `math`."""
+    """Names of a text: its own functions, `torch` and `math`, and what `extra` knows."""
 
-    def __init__(self, functions: dict[str, Function]) -> None:
+    def __init__(self, functions: dict[str, Function], extra: Callable[[str], Any] | None = None) -> None:
         import math
         import typing
 
         import flambeau
 
-        super().__init__(None)
+        super().__init__(None, extra)
         names = {"torch": flambeau, "math": math, "Tensor": flambeau.Tensor, "inf": math.inf}
         self.globals = {**vars(typing), **names}
         self.functions = functions
@@ -40,9 +41,19 @@ def _declaration(node: ast.FunctionDef, source: Source, resolver: Any, self_type
     return declaration
 
 
-def functions_of(text: str) -> list[Function]:
+def names_of_frame(frame: Any) -> Callable[[str], Any]:
+    """Looks names up where a text is compiled: the variables of the frame, then its globals."""
+    scopes = (dict(frame.f_locals), frame.f_globals)
+
+    def lookup(name: str) -> Any:
+        return next((scope[name] for scope in scopes if name in scope), None)
+
+    return lookup
+
+
+def functions_of(text: str, extra: Callable[[str], Any] | None = None) -> list[Function]:
     functions: dict[str, Function] = {}
-    resolver = _UnitResolver(functions)
+    resolver = _UnitResolver(functions, extra)
     for node, source in _nodes(text):
         functions[node.name] = _function(unique_name(f"__torch__.{node.name}"), node, source, resolver, None)
     for function in functions.values():
@@ -50,8 +61,8 @@ def functions_of(text: str) -> list[Function]:
     return list(functions.values())
 
 
-def define_methods(kind: T.ClassType, text: str) -> None:
-    resolver = _UnitResolver({})
+def define_methods(kind: T.ClassType, text: str, extra: Callable[[str], Any] | None = None) -> None:
+    resolver = _UnitResolver({}, extra)
     for node, source in _nodes(text):
         kind.methods[node.name] = _function(f"{kind.name}.{node.name}", node, source, resolver, kind)
     for method in list(kind.methods.values()):

@@ -19,10 +19,10 @@ def library_function(key: str) -> Any:
 
     space, _, name = key.partition(".")
     if space == "functional":
-        from flambeau.jit._library import attention, functional, losses, resizing
+        from flambeau.jit._library import attention, functional, losses, pooling, resizing
 
         function = next(
-            (getattr(m, name) for m in (functional, losses, attention, resizing) if name in m.__all__), None
+            (getattr(m, name) for m in (functional, losses, attention, resizing, pooling) if name in m.__all__), None
         )
         prefix = "__torch__.torch.nn.functional"
     elif space == "torch":

@@ -599,7 +599,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: BroadcastingList3[int], retu
 
 def lp_pool2d(
     input: Tensor,
-    norm_type: float,
+    norm_type: int | float,
     kernel_size: BroadcastingList2[int],
     stride: BroadcastingList2[int] | None = None,
     ceil_mode: bool = False,
@@ -612,7 +612,7 @@ def lp_pool2d(
 
 def lp_pool1d(
     input: Tensor,
-    norm_type: float,
+    norm_type: int | float,
     kernel_size: int,
     stride: BroadcastingList1[int] | None = None,
     ceil_mode: bool = False,

@@ -1,0 +1,116 @@
+"""What scripts take from Python and from operators: arguments that are converted, named results, names of the place where a text is compiled."""
+
+import math
+import warnings
+
+import pytest
+
+import flambeau as torch
+from flambeau import Tensor, nn
+
+
+@torch.jit.script
+def whole(a: int):
+    return a + 1
+
+
+@torch.jit.script
+def real(a: float):
+    return a + 1
+
+
+@torch.jit.script
+def truth(a: bool):
+    return a
+
+
+def test_numbers_are_taken_from_tensors_of_one_element():
+    assert whole(torch.tensor(3)) == 4 and whole(torch.tensor([2.5])) == 3 and whole(True) == 2
+    assert real(torch.tensor([3])) == 4.0 and truth(torch.tensor(True)) is True and truth(1) is True
+    with pytest.raises(RuntimeError, match="type 'int' for argument 'a'"):
+        whole(2.0)
+    with pytest.raises(RuntimeError, match="type 'int' for argument 'a'"):
+        whole(torch.ones(2))
+
+
+def named_results(x: Tensor):
+    return x.max(dim=1).indices + torch.sort(x, dim=1).values.sum(), torch.topk(x, 2)[0]
+
+
+def test_results_of_operators_have_names():
+    x = torch.randn(3, 4)
+    ours, theirs = torch.jit.script(named_results)(x), named_results(x)
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs))
+
+
+class Pools(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pool = nn.MaxPool2d(2, return_indices=True)
+        self.average = nn.AdaptiveAvgPool2d((None, 2))
+
+    def forward(self, x: Tensor):
+        found, places = self.pool(x)
+        best, where = nn.functional.adaptive_max_pool2d(x, (2, None), return_indices=True)
+        return found, places, best, where, self.average(x), nn.functional.max_pool1d(x[0], 2)
+
+
+def test_pooling_gives_indices_and_takes_sizes_of_the_input():
+    x, model = torch.randn(1, 3, 4, 4), Pools()
+    for made in (torch.jit.script(model), torch.jit.trace(model, x)):
+        assert all(torch.equal(a, b) for a, b in zip(made(x), model(x), strict=True))
+
+
+@torch.jit.interface
+class Step(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        pass
+
+
+class Twice(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+class Proxy(nn.Module):
+    step: Step
+
+    def __init__(self):
+        super().__init__()
+        self.step = Twice()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.step(x)
+
+
+def test_modules_behind_interfaces_are_called():
+    assert torch.equal(torch.jit.script(Proxy())(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def warned(x: int) -> float:
+    warnings.warn("a warning of the script", UserWarning, stacklevel=2)
+    return x * math.inf
+
+
+def test_warnings_and_infinity():
+    with pytest.warns(UserWarning, match="a warning of the script"):
+        assert torch.jit.script(warned)(1) == math.inf
+
+
+def doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def test_texts_see_the_names_of_the_place():
+    local = torch.jit.script(doubled)
+    unit = torch.jit.CompilationUnit("def f(x):\n    # type: (Tensor)\n    return local(doubled(x)) + x * inf\n")
+    assert torch.equal(unit.f(torch.ones(1)), torch.full((1,), math.inf)) and local is not None
+
+
+def mixed(x: int | str | None) -> str:
+    return "text"
+
+
+def test_unions_print_in_one_order():
+    assert str(torch.jit.script(mixed).schema) == "mixed(Union(int, NoneType, str) x) -> str"
+    assert "%x : Union" in str(torch.jit.script(mixed).graph)
