@@ -11,11 +11,12 @@ import enum
 import functools
 import itertools
 import operator
+import sys
 import types
 from typing import Any
 
 from flambeau import _C
-from flambeau._dynamo import arrays, breaks, draws, gradients, mappings, overriding, wrappers
+from flambeau._dynamo import arrays, breaks, draws, gradients, mappings, new_modules, overriding, sequences, wrappers
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import CONSTANTS, MISSING, fl_module, is_mutable_class, is_result_tuple, lookup_type
@@ -239,8 +240,10 @@ def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source) -> An
         return tracer.outside.wrap(raw.__func__, tracer.outside.sources.constant(raw).attribute("__func__"))
     if kind is classmethod:
         source.check("id", raw)
-        function = tracer.outside.wrap(raw.__func__, tracer.outside.sources.constant(raw).attribute("__func__"))
-        return types.MethodType(function, cls)
+        place = tracer.outside.sources.constant(raw).attribute("__func__")
+        if sys.version_info < (3, 13) and not isinstance(raw.__func__, types.FunctionType):  # a property of the class
+            return _bind(tracer, raw.__func__, cls, type(cls), place)
+        return types.MethodType(tracer.outside.wrap(raw.__func__, place), cls)
     if kind in (
         types.MethodDescriptorType,
         types.WrapperDescriptorType,
@@ -253,7 +256,11 @@ def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source) -> An
         if id(owner) in tracer.outside.known and kind is not types.BuiltinFunctionType:
             if raw.__objclass__ is object or isinstance(owner, BaseException):
                 return types.MethodType(raw, owner)
-            if (isinstance(owner, dict) and raw.__name__ in mappings.READS) or draws.is_draw(owner, raw.__name__):
+            if isinstance(owner, dict) and raw.__name__ in mappings.READS | mappings.WRITES | {"__eq__", "__ne__"}:
+                return types.MethodType(raw, owner)
+            if sequences.is_sequence(tracer, owner) and raw.__name__ in sequences.METHODS:
+                return types.MethodType(raw, owner)
+            if draws.is_draw(owner, raw.__name__):
                 return types.MethodType(raw, owner)
             raise Unsupported(breaks.UNKNOWN_ATTRIBUTE, f"{raw.__name__} of {cls.__name__}")
         if id(owner) in tracer.outside.fresh and getattr(raw, "__objclass__", None) is object:
@@ -267,9 +274,9 @@ def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source) -> An
         source.check("id", raw)
         tracer.outside.register(raw, tracer.outside.sources.constant(raw))
         return tracer.call(types.MethodType(get, raw), (owner, cls), {})
-    if kind is property and owner is None:
+    if kind is property:
         source.check("id", raw)
-        return raw
+        return raw if owner is None else tracer.call(raw.fget, (owner,), {})
     if owner is None and kind in (types.GetSetDescriptorType, types.MemberDescriptorType):
         source.check("id", raw)
         if kind is types.GetSetDescriptorType and raw.__name__ in ("__dict__",):
@@ -660,7 +667,10 @@ def _store_member(tracer: Tracer, module: Any, name: str, new: Any) -> None:
     """Module.__setattr__: a buffer or a plain attribute."""
     known = tracer.outside.known.get(id(module))
     unfinished = "_parameters" not in module.__dict__  # Module.__init__ has not run yet
-    if known is None or new is NULL or isinstance(new, fl_module()) or unfinished:
+    if known is None:
+        new_modules.store(tracer, module, name, new)
+        return
+    if new is NULL or isinstance(new, fl_module()) or unfinished:
         raise Unsupported(breaks.STORE, f"{type(module).__name__}.{name}")
     if type(new) is TracedTensor and new.cls is not _C.Tensor:
         raise Unsupported(breaks.STORE, f"parameter {type(module).__name__}.{name}")

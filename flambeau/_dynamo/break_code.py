@@ -27,6 +27,8 @@ def live_slots(decoded: Decoded, start: int) -> set[int]:
     live: set[int] = set()
     todo = [start]
     instructions = decoded.instructions
+    if "__class__" in decoded.names:
+        live.add(0)  # super() without arguments reads it
     while todo:
         index = todo.pop()
         while index < len(instructions) and index not in seen:

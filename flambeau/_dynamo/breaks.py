@@ -252,6 +252,10 @@ class SkipFrame(BaseException):
         self.reason = reason
 
 
+class Restart(SkipFrame):
+    """The capture begins again: something outside was brought into the state that it needs."""
+
+
 class GraphBreakError(RuntimeError):
     """Raised by fullgraph=True at the first break; `.record` has the details."""
 

@@ -27,12 +27,23 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import arrays, attributes, breaks, config, draws, gradients, mappings, scalars
+from flambeau._dynamo import (
+    arrays,
+    attributes,
+    breaks,
+    config,
+    draws,
+    gradients,
+    mappings,
+    new_modules,
+    scalars,
+    sequences,
+)
 from flambeau._dynamo.arrays import ArrayMethod
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.construct import NATIVE_CLASSES, construct, make
 from flambeau._dynamo.kinds import CONSTANTS, Function, OverridableFunction, fl_module, is_native_class, lookup_type
-from flambeau._dynamo.operations import _sort, subscript, to_text
+from flambeau._dynamo.operations import _sort, compare_dicts, contains, subscript, to_text
 from flambeau._dynamo.sizes import SYMBOLIC, plain
 from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import (
@@ -152,10 +163,8 @@ def _call_getter(tracer: Tracer, function: Any, args: Args) -> Any:
         return values[0] if len(wanted) == 1 else tuple(values)
     if kind is operator.methodcaller:
         return call(tracer, attributes.load(tracer, args[0], wanted[0]), tuple(wanted[1:]), {})
-    if kind is functools.partial and not wanted[1:]:  # with keywords: partial(methodcaller, name, ...)
-        state = function.__reduce__()[2] if len(function.__reduce__()) > 2 else None
-        if state is not None:
-            return call(tracer, attributes.load(tracer, args[0], state[1][0]), tuple(state[1][1:]), dict(state[2]))
+    if isinstance(kind, functools.partial):  # a method with keywords
+        return call(tracer, attributes.load(tracer, args[0], kind.args[0]), tuple(wanted), dict(kind.keywords))
     raise Unsupported(breaks.UNKNOWN_CALL, "methodcaller")
 
 
@@ -167,7 +176,9 @@ def _call_cached(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
     args, kwargs = _plain_text(args), _plain_text(kwargs)
     rest = args[1:] if args and isinstance(args[0], logging.Logger) else args  # warning_once: what was said, was said
     if not all(type(a) in CONSTANTS for a in (*rest, *kwargs.values())):
-        raise Unsupported(breaks.UNKNOWN_CALL, "a cached function")
+        # Keyed by objects, such as tensors: the function is inlined, as if the cache had nothing for them.
+        wrapped = tracer.outside.wrap(function.__wrapped__, tracer.outside.sources.constant(function.__wrapped__))
+        return inline(tracer, wrapped, args, kwargs)
     known = tracer.outside.known.get(id(function))
     source = tracer.outside.sources.constant(function) if known is None else known.source
     result = native(function, *args, **kwargs)
@@ -241,6 +252,8 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
         return args[0].inference if args[0].real is None else args[0].real.is_inference()
     if scalars.can_read(args[0], name):
         return scalars.read(tracer, args[0], name)
+    if name == "new" and not kwargs and len(args) > 1 and all(_is_size(a) for a in args[1:]):
+        name = "new_empty"
     if name == "numpy":
         return native(arrays.from_tensor, tracer, *args, **kwargs)
     if name in attributes._VALUE_METHODS:
@@ -260,6 +273,10 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
     if name in ("__len__", "__iter__"):
         return native(getattr(TracedTensor, name), *args)
     return tracer.builder.call_method(name, args, kwargs)
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) in (int, fl.Size) or type(value) in SYMBOLIC
 
 
 def _backward(
@@ -289,6 +306,9 @@ def call_operator(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
     if function.__name__.startswith("_update_"):  # a learning rate may be a tensor
         args = tuple(scalars.read_float(tracer, a) if type(a) is TracedTensor else a for a in args)
         kwargs = {k: scalars.read_float(tracer, v) if type(v) is TracedTensor else v for k, v in kwargs.items()}
+    if function is fl.tensor and len(args) == 1 and type(args[0]) is TracedTensor and not kwargs:
+        detached = tracer.builder.call_method("detach", args, {})
+        return tracer.builder.call_method("clone", (detached,), {})
     if function in (fl.tensor, fl.as_tensor) and _holds_tensor(args):
         raise Unsupported(breaks.TENSOR_VALUE, function.__name__)
     return tracer.builder.call_function(function, args, kwargs)
@@ -337,10 +357,19 @@ def call_descriptor(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -
     if isinstance(subject, BaseException) and id(subject) not in tracer.outside.known:
         return native(function, *args, **kwargs)
     if id(subject) in tracer.outside.known and type(subject) not in CONSTANTS:
-        if isinstance(subject, dict) and name in mappings.READS:
+        if isinstance(subject, dict) and name in mappings.READS | mappings.WRITES:
             if name == "__getitem__":
                 return mappings.item(tracer, *args)
             items = mappings.contents(tracer, subject)
+            return native_method(tracer, getattr(items, name), args[1:], kwargs)
+        if isinstance(subject, dict) and name in ("__eq__", "__ne__") and len(args) == 2:
+            if not isinstance(args[1], dict):
+                return NotImplemented
+            return compare_dicts(tracer, "==" if name == "__eq__" else "!=", *args)
+        if sequences.is_sequence(tracer, subject) and name in sequences.METHODS:
+            items = sequences.contents(tracer, subject)
+            if name == "__contains__":
+                return contains(tracer, args[1], items)
             return native_method(tracer, getattr(items, name), args[1:], kwargs)
         raise Unsupported(breaks.UNKNOWN_CALL, f"{getattr(owner, '__name__', '')}.{name}")
     if isinstance(subject, CONTAINERS) or type(subject) in CONSTANTS:
@@ -403,7 +432,7 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
     owner = getattr(function, "__self__", None)
     if isinstance(owner, types.ModuleType) or owner is None:
         if function in SAFE:
-            args = tuple(_plain_text(a) for a in args)
+            args = tuple(_plain_text(sequences.opened(tracer, a)) for a in args)
             if all(is_transparent(a) for a in args) and all(is_transparent(a) for a in kwargs.values()):
                 return native(function, *args, **kwargs)
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{function.__name__} of an object")
@@ -423,6 +452,10 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
             return make(tracer, args[0], args[1:], kwargs, function)
         if (owner in NATIVE_CLASSES or is_native_class(owner)) and is_transparent(args):
             return native(function, *args, **kwargs)
+        if function.__name__ == "__subclasses__":
+            found = native(type.__subclasses__, owner)
+            tracer.outside.sources.constant(owner).apply(type.__subclasses__).check("equals", found)
+            return [tracer.outside.wrap(cls, tracer.outside.sources.constant(cls)) for cls in found]
         raise Unsupported(breaks.UNKNOWN_CALL, f"{owner.__name__}.{function.__name__}")
     if draws.is_draw(owner, function.__name__):
         return draws.draw(tracer, owner, function.__name__, args, kwargs)
@@ -478,14 +511,15 @@ def call_module(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def call_with_hooks(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> Any:
     """What Module.__call__ itself does."""
-    cls = type(module)
     known = tracer.outside.known.get(id(module))
     if known is None:
-        raise Unsupported(breaks.UNKNOWN_CALL, f"a new module {cls.__name__}")
+        return new_modules.call_forward(tracer, module, args, kwargs)
     from flambeau.nn.modules import global_hooks
 
     source = known.source
     state = module.__dict__
+    if "_initialize_hook" in state:
+        new_modules.initialize_lazy(tracer, module, args, kwargs)
     for name, table in vars(global_hooks).items():
         if name.startswith("_global_") and "registration" not in name and isinstance(table, dict):
             if table:

@@ -22,7 +22,7 @@ from flambeau import _C
 from flambeau import _logging as logs
 from flambeau._dynamo import backends, breaks, calls, config, exc, functions, guards, interpreter, overriding, wrappers
 from flambeau._dynamo.break_code import BreakCode
-from flambeau._dynamo.breaks import Break, GraphBreakError, SkipFrame, Unsupported, UserError
+from flambeau._dynamo.breaks import Break, GraphBreakError, Restart, SkipFrame, Unsupported, UserError
 from flambeau._dynamo.bytecode import Handler
 from flambeau._dynamo.interpreter import Frame, _BreakHere
 from flambeau._dynamo.kinds import fl_module
@@ -249,7 +249,9 @@ class Unit:
 
     def _capture(self, arguments: tuple[Any, ...]) -> Any:
         breaks_at: dict[int, Break] = {}
-        for _ in range(8):
+        attempts = 0
+        while attempts < 8:
+            attempts += 1
             grad = _C.is_grad_enabled()
             tracer = Tracer(breaks_at, self.settings.dynamic, frozenset(self.moving))
             tracer.builder.sizes.keep_data_in_graph(self.settings.fullgraph and self.settings.report is None)
@@ -259,6 +261,9 @@ class Unit:
                 raise SkipFrame(f"{stop.record.title} {stop.detail}") from None
             try:
                 frame.run()
+            except Restart:
+                attempts -= 1
+                continue
             except _BreakHere:
                 return self._finish(tracer, frame, breaks_at[frame.step])
             except Unsupported as stop:
@@ -338,13 +343,30 @@ class Unit:
             raise SkipFrame(f"{record.record.title} {record.detail}")
         return {step: record}
 
+    def _drop_generators(self, tracer: Tracer, frame: Frame, trial: Rebuilder | None) -> None:
+        """Generators that are left in a try block run code when they are dropped: those in variables of the function, when it
+        returns."""
+        left = [generator for generator in tracer.generators if generator.has_cleanup()]
+        if not left:
+            return
+        places = [next((i for i, v in enumerate(frame.locals) if v is generator), -1) for generator in left]
+        if trial is None or -1 in places:
+            raise SkipFrame(f"{left[0].__qualname__} is left in a try block, which runs when it is dropped")
+        trial.value(frame.result)  # fails where a generator lives on
+        trial.side_effects()
+        for _, generator in sorted(zip(places, left), key=lambda pair: pair[0]):
+            try:
+                generator.close()
+            except (Unsupported, UserError):
+                raise
+            except Exception as error:
+                raise SkipFrame(f"{generator.__qualname__} raises when it is dropped: {error}") from None
+
     def _finish(self, tracer: Tracer, frame: Frame, cause: Break | None) -> Any:
         settings = self.settings
-        for generator in tracer.generators:
-            if generator.has_cleanup():
-                raise SkipFrame(f"{generator.__qualname__} is left in a try block, which runs when it is dropped")
         code = self.function.__code__
         parameters = _parameter_count(code)
+        self._drop_generators(tracer, frame, None if cause is not None else Rebuilder(tracer, parameters))
         rebuilder = Rebuilder(tracer, parameters)
         rebuilder.line_number = frame.line()
         if cause is None:
@@ -430,7 +452,13 @@ class Unit:
             report.operations += tracer.builder.operations
         if logs.enabled("graph_code"):
             logs.log("graph_code", f"{self._where()}\n{module.code}")
-        runner = settings.backend(module, examples, **settings.options)
+        try:
+            runner = settings.backend(module, examples, **settings.options)
+        except Exception as error:
+            if config.suppress_errors or not callable(settings.backend_name) or isinstance(error, BackendError):
+                raise
+            name = getattr(settings.backend_name, "__name__", type(settings.backend_name).__name__)
+            raise exc.BackendCompilerFailed(f"backend={name!r} raised:\n{type(error).__name__}: {error}") from error
         if not callable(runner):
             raise TypeError(f"[compile] expected a callable from the backend, got {type(runner).__name__}")
         runner = on_wholes(runner)

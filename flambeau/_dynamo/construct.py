@@ -14,11 +14,18 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import arrays, breaks, mappings, wrappers
+from flambeau._dynamo import arrays, breaks, gradients, mappings, wrappers
 from flambeau._dynamo.arrays import ArrayMethod
 from flambeau._dynamo.breaks import Unsupported, UserError
-from flambeau._dynamo.kinds import fl_module, is_native_class, is_result_tuple, lookup_type
-from flambeau._dynamo.operations import to_text, truth
+from flambeau._dynamo.kinds import (
+    fl_module,
+    is_native_class,
+    is_parameter_class,
+    is_plain_tensor,
+    is_result_tuple,
+    lookup_type,
+)
+from flambeau._dynamo.operations import compare, to_text, truth
 from flambeau._dynamo.sizes import SymInt, plain
 from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import Interpreted, TracedNumber, TracedTensor
@@ -41,7 +48,7 @@ NATIVE_CLASSES: frozenset[Any] = frozenset(
     [list, tuple, dict, set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict,
      int, float, complex, str, bytes, bytearray, bool, range, slice, enumerate, zip, map, filter, reversed, fl.Size, fl.device,
      functools.partial, type(None), object, property, staticmethod, classmethod, operator.itemgetter, operator.attrgetter,
-     operator.methodcaller]
+     operator.methodcaller, types.MappingProxyType]
     + [v for v in vars(itertools).values() if isinstance(v, type)]
 )  # fmt: skip
 
@@ -77,9 +84,16 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if wrappers.is_wrapper(cls):
         return wrappers.record(tracer.builder, "call_function", cls, args, kwargs)
     if issubclass(cls, _C.Tensor):
+        if is_parameter_class(cls) and cls.__name__ == "Parameter":
+            return _construct_parameter(tracer, cls, *args, **kwargs)
         raise Unsupported(breaks.UNKNOWN_CALL, f"construction of a {cls.__name__}")
     if is_result_tuple(cls) and cls.__module__.startswith("torch"):
         return native(cls, *args, **kwargs)
+    return _construct_object(tracer, cls, args, kwargs)
+
+
+def _construct_object(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    """What type.__call__ does."""
     tracer.outside.guard_type_attribute(cls, "__new__")
     tracer.outside.guard_type_attribute(cls, "__init__")
     new = lookup_type(cls, "__new__")
@@ -110,18 +124,27 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return instance
 
 
+def _construct_parameter(tracer: Tracer, cls: Any, data: Any = None, requires_grad: Any = True) -> Any:
+    """A parameter around a tensor: a leaf that shares its memory."""
+    if type(data) is not TracedTensor or type(requires_grad) is not bool or not is_plain_tensor(data.cls):
+        raise Unsupported(breaks.UNKNOWN_CALL, f"construction of a {cls.__name__}")
+    parameter = tracer.builder.call_method("detach", (data,), {})
+    parameter.cls = cls
+    return gradients.set_requires_grad(tracer, parameter) if requires_grad else parameter
+
+
 def _construct_module(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     """A module that this package's code initialises and that has no tensors, such as Softmax(dim=-1) or a loss."""
     own = cls.__init__.__module__.startswith("flambeau.nn.modules.") and cls.__new__ is fl_module().__new__
     if not own or not is_plain(args) or not is_plain(kwargs):
-        raise Unsupported(breaks.UNKNOWN_CALL, f"construction of the module {cls.__name__}")
+        return _construct_object(tracer, cls, args, kwargs)
     tracer.outside.guard_type_attribute(cls, "__init__")
     numbers = fl.get_rng_state()
     module_object = native(cls, *args, **kwargs)
     fl.set_rng_state(numbers)
     members = (*module_object._parameters.values(), *module_object._buffers.values(), *module_object._modules.values())
     if any(member is not None for member in members):
-        raise Unsupported(breaks.UNKNOWN_CALL, f"construction of the module {cls.__name__}, which has state")
+        return _construct_object(tracer, cls, args, kwargs)
     tracer.outside.constructed[id(module_object)] = (cls, args, kwargs)
     return tracer.outside.wrap(module_object, tracer.outside.sources.constant(module_object))
 
@@ -135,10 +158,13 @@ def make(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs, new: Any) -> Any:
         if not (cls.__flags__ & (1 << 9)):
             raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
         return tracer.outside.make_fresh(native(object.__new__, cls))
+    if owner is _C.ModuleBase:
+        return tracer.outside.make_fresh(native(new, cls))
     if owner in (list, dict, set, collections.OrderedDict, collections.deque, collections.defaultdict):
         return tracer.outside.make_fresh(native(new, cls))
     if owner is tuple:
-        return native(new, cls, *(iterable(tracer, a) for a in args))
+        made = native(new, cls, *(iterable(tracer, a) for a in args))
+        return made if cls is tuple else tracer.outside.make_fresh(made)
     if owner in (int, float, str, frozenset) and is_transparent(args):
         if cls in NATIVE_CLASSES:
             return native(new, cls, *args, **kwargs)
@@ -180,12 +206,16 @@ def _of_one_iterable(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> An
     return native(cls, *args, **kwargs)
 
 
+def _proxy(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    if len(args) == 1 and isinstance(args[0], dict) and type(args[0]).__flags__ & (1 << 9):
+        raise Unsupported(breaks.UNKNOWN_CALL, f"mappingproxy of a {type(args[0]).__name__}")
+    return native(cls, *args, **kwargs)
+
+
 def _dict(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if args and not isinstance(args[0], dict):
-        hook = lookup_type(type(args[0]), "keys")
-        if isinstance(hook, types.FunctionType):
-            raise Unsupported(breaks.UNKNOWN_OPERATION, f"dict of {type(args[0]).__name__}")
-        args = (iterable(tracer, args[0]), *args[1:])
+        shown = mappings.from_keys(tracer, args[0])
+        args = (iterable(tracer, args[0]) if shown is None else shown, *args[1:])
     if args and id(args[0]) in tracer.outside.known:
         if not isinstance(args[0], dict) or python_special(type(args[0]), "keys", "__getitem__"):
             raise Unsupported(breaks.UNKNOWN_OPERATION, "dict of an unknown mapping")
@@ -229,6 +259,8 @@ def _str(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _bool(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
+    if args and type(args[0]) is SymInt and args[0].hint is None:
+        return compare(tracer, "!=", args[0], 0)  # of a number that depends on data
     return truth(tracer, args[0]) if args else False
 
 
@@ -263,6 +295,7 @@ _MAKERS: dict[Any, Callable[[Tracer, Any, Args, Kwargs], Any]] = {
                            itertools.cycle, itertools.pairwise, itertools.combinations_with_replacement,
                            getattr(itertools, "batched", None)),
         _dict: (dict, collections.OrderedDict),
+        _proxy: (types.MappingProxyType,),
         _defaultdict: (collections.defaultdict,),
         _with_callback_first: (map, filter, itertools.starmap, itertools.takewhile, itertools.dropwhile,
                                itertools.filterfalse),

@@ -24,7 +24,7 @@ class TorchRuntimeError(RuntimeError):
 
 
 class BackendCompilerFailed(RuntimeError):
-    """Never raised: what a backend raises is logged, and the function runs in plain Python."""
+    """A backend of the program raised, and `config.suppress_errors` is off."""
 
 
 class RecompileError(RuntimeError):

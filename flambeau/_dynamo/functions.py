@@ -29,8 +29,10 @@ from flambeau._dynamo import (
     classes,
     gradients,
     mappings,
+    new_modules,
     opaque,
     overriding,
+    sequences,
     subgraphs,
     wrappers,
 )
@@ -82,15 +84,22 @@ def _isinstance(tracer: Tracer, value: Any, classes: Any) -> bool:
         return bool(native(isinstance, _EMPTY, classes))
     cls = real_type(value)
     _guard_registrations(tracer, cls, classes)
+    if not isinstance(classes, tuple):
+        return _is_instance_of(tracer, value, cls, classes)
+    return any(_isinstance(tracer, value, candidate) for candidate in classes)
+
+
+def _is_instance_of(tracer: Tracer, value: Any, cls: type, candidate: Any) -> bool:
+    """isinstance() with one class, whose metaclass may have an opinion of its own."""
+    meta = type(candidate)
+    hook = lookup_type(meta, "__instancecheck__")
+    own = isinstance(hook, types.FunctionType) and meta is not abc.ABCMeta
+    if own and meta.__module__.partition(".")[0] not in ("flambeau", "typing", "enum"):
+        tracer.outside.guard_type_attribute(meta, "__instancecheck__")
+        return cls is candidate or truth(tracer, tracer.call(hook, (candidate, value), {}))
     if cls is not type(value):
-        return bool(native(issubclass, cls, classes))
-    for candidate in classes if isinstance(classes, tuple) else (classes,):
-        if (
-            isinstance(lookup_type(type(candidate), "__instancecheck__"), types.FunctionType)
-            and type(candidate) is not abc.ABCMeta
-        ) and type(candidate).__module__.partition(".")[0] not in ("flambeau", "typing", "enum"):
-            raise Unsupported(breaks.UNKNOWN_CALL, f"isinstance with {type(candidate).__name__}")
-    return bool(native(isinstance, value, classes))
+        return bool(native(issubclass, cls, candidate))
+    return bool(native(isinstance, value, candidate))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +152,8 @@ def _len(tracer: Tracer, value: Any) -> Any:
             raise UserError(TypeError(f"object of type '{type(value).__name__}' has no len()"))
         if isinstance(value, dict):
             return len(mappings.contents(tracer, value))
+        if sequences.is_sequence(tracer, value):
+            return len(sequences.contents(tracer, value))
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"len of {type(value).__name__}")
     return native(len, value)
 
@@ -285,7 +296,10 @@ def _extreme(symbol: str, function: Any) -> Callable[..., Any]:
         best_key = best if key is None else call(tracer, key, (best,), {})
         for item in items[1:]:
             item_key = item if key is None else call(tracer, key, (item,), {})
-            if truth(tracer, compare(tracer, symbol, item_key, best_key)):
+            better = compare(tracer, symbol, item_key, best_key)
+            if type(better) is TracedTensor and key is None and tracer.builder.sizes.mode.allows_scalars:
+                best = best_key = tracer.builder.call_function(fl.where, (better, item, best), {})
+            elif truth(tracer, better):
                 best, best_key = item, item_key
         return best
 
@@ -638,6 +652,8 @@ def _build_special() -> dict[int, Callable[..., Any]]:
 
     module = fl_module()
     if module != ():
+        for function, handler in new_modules.handlers():
+            put(function, handler)
         put(module._call_impl, lambda tracer, owner, *args, **kwargs: call_with_hooks(tracer, owner, args, kwargs))
     put(autograd.Function.apply.__func__, opaque.apply_function)
     if "inspect" in sys.modules:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._dynamo import breaks, overriding, wrappers
-from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.breaks import SkipFrame, Unsupported, UserError
 from flambeau._dynamo.effects import Gradient
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
 from flambeau._functorch.aot.trace import Recorder, Trace, _map, _twin
@@ -417,6 +417,20 @@ def settle(tracer: Tracer, outputs: list[Any]) -> tuple[list[Any], list[tuple[in
             nodes[i] = tracer.builder.graph.call_method("detach", (traced.node,))
             spent.append((i, twin.grad_fn.name()))
     return nodes, spent
+
+
+def check_leaves(tracer: Tracer, outputs: list[Any]) -> None:
+    """Breaks where the program returns a leaf that it made and a result with a history that begins there: compiled graphs
+    have one history for all results."""
+    leaves = [leaf for leaf in tracer.effects.leaves if any(leaf is t for t in outputs)]
+    others = [t for t in outputs if isinstance(t, TracedTensor) and t.fake.requires_grad and t.source is None]
+    if not leaves or len(others) == len(leaves):
+        return
+    rehearsal = _rehearse(tracer)
+    variables = {id(rehearsal.of(leaf)) for leaf in leaves}
+    twins = [rehearsal.of(t) for t in others]
+    if any(id(getattr(node, "variable", None)) in variables for node in rehearsal.reached(twins)):
+        raise SkipFrame("a result depends on a leaf that is made inside and returned")
 
 
 def set_requires_grad(tracer: Tracer, tensor: TracedTensor, requires_grad: Any = True) -> TracedTensor:

@@ -370,7 +370,7 @@ class _MethodCall:
 # Methods and functions whose results follow from what every guard on a tensor checks: sizes, dtype and device.
 _GUARDED_FACTS = frozenset(
     "size dim ndimension numel nelement element_size is_floating_point is_complex is_signed get_device is_conj is_neg "
-    "is_inference is_same_size is_tensor is_sparse result_type sym_size sym_numel".split()
+    "is_inference is_same_size is_tensor is_sparse result_type type sym_size sym_numel".split()
 )
 # Those that tell the strides, also of dimensions of one element, which guards otherwise leave open.
 _STRIDE_FACTS = frozenset("stride is_contiguous dim_order sym_stride".split())

@@ -398,6 +398,9 @@ def _set_update(frame: Frame, inst: Instruction) -> None:
 def _dict_update(frame: Frame, inst: Instruction) -> None:
     values = frame.stack.pop()
     target = frame.stack[-inst.arg]
+    if not isinstance(values, dict):
+        shown = mappings.from_keys(frame.tracer, values)
+        values = values if shown is None else shown
     cls = type(values)
     # Of classes that iterate as dict does, the language reads the items directly.
     special = cls is not dict and cls.__iter__ is not dict.__iter__ and python_special(cls, "keys", "__getitem__")

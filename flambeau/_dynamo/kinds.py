@@ -61,6 +61,11 @@ def is_parameter_class(cls: type) -> bool:
     return module == "flambeau.nn.parameter" and cls.__name__ in ("Parameter", "Buffer")
 
 
+def is_plain_tensor(cls: type) -> bool:
+    """Whether tensors of a class behave as those of the base class."""
+    return cls is _C.Tensor or is_parameter_class(cls)
+
+
 def fl_module() -> Any:
     try:
         from flambeau.nn.modules.module import Module

@@ -1,7 +1,7 @@
 """Objects from outside whose class derives from dict: reading their items, and how any object is taken apart for copies.
 
 Instances of such classes stand for themselves, so that their attributes are found; what they hold is read through here,
-with guards. Writing to their items breaks the graph.
+with guards. Writes go to the copy that was read, and are replayed past the class's own methods.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau._dynamo import breaks
 from flambeau._dynamo.breaks import Unsupported, UserError
+from flambeau._dynamo.effects import Shadow
 
 if TYPE_CHECKING:
     from flambeau._dynamo.trace import Tracer
 
 # Methods of dict that only read.
 READS = frozenset("__getitem__ __contains__ __len__ __iter__ get keys values items copy __reversed__".split())
+WRITES = frozenset("__setitem__ __delitem__ pop popitem clear update setdefault".split())
 
 
 def contents(tracer: Tracer, value: Any) -> Any:
@@ -39,14 +41,20 @@ def contents(tracer: Tracer, value: Any) -> Any:
     for key in keys:
         copy[key] = tracer.outside.wrap(dict.__getitem__(value, key), source.dict_item(key))
     tracer.outside.mappings[id(value)] = copy
+    shadow = tracer.outside.shadows[id(copy)] = Shadow(source, value, copy)
+    shadow.remember()
     return copy
 
 
 def item(tracer: Tracer, value: Any, key: Any) -> Any:
     """dict.__getitem__ of such an object; only this item is guarded."""
     known = tracer.outside.mappings.get(id(value))
-    if known is not None and key in known:
-        return known[key]
+    if known is not None:
+        if key in known:
+            return known[key]
+        if hasattr(type(value), "__missing__"):
+            raise Unsupported(breaks.UNKNOWN_OPERATION, f"missing key of {type(value).__name__}")
+        raise UserError(KeyError(key))
     source = tracer.outside.known[id(value)].source
     if not tracer.outside.is_plain_key(key):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
@@ -56,6 +64,19 @@ def item(tracer: Tracer, value: Any, key: Any) -> Any:
         source.dict_item(key).check("absent")
         raise UserError(KeyError(key))
     return tracer.outside.wrap(dict.__getitem__(value, key), source.dict_item(key))
+
+
+def from_keys(tracer: Tracer, value: Any) -> Any:
+    """A dict with what a mapping that is no dict shows by `keys` and `__getitem__`; None for what has no keys."""
+    from flambeau._dynamo.kinds import lookup_type
+    from flambeau._dynamo.values import iterable_list
+
+    if type(value) is types.MappingProxyType:
+        return value.copy()
+    if not isinstance(lookup_type(type(value), "keys"), types.FunctionType):
+        return None
+    keys = iterable_list(tracer, tracer.call_special(value, "keys"))
+    return {key: tracer.call_special(value, "__getitem__", key) for key in keys}
 
 
 def reduce(tracer: Tracer, value: Any) -> Any:

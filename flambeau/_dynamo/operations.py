@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from flambeau._dynamo import arrays, breaks, mappings
+from flambeau._dynamo import arrays, breaks, mappings, sequences
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import CONSTANTS, has_default_equality, lookup_type
@@ -52,6 +52,8 @@ def truth(tracer: Tracer, value: Any) -> bool:
             return truth(tracer, tracer.call(hook, (value,), {}))
         if hook is not NULL:
             if id(value) in tracer.outside.known and not isinstance(value, enum.Enum):
+                if sequences.is_sequence(tracer, value):
+                    return bool(sequences.contents(tracer, value))
                 if not isinstance(value, dict):
                     raise Unsupported(breaks.UNKNOWN_OPERATION, f"truth of {cls.__name__}")
                 return bool(mappings.contents(tracer, value))
@@ -198,8 +200,10 @@ def _tensor_binary(tracer: Tracer, function: Any, left: Any, right: Any) -> Any:
 
 
 def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
-    left_type, right_type = type(left), type(right)
     name = _COMPARISON_NAMES[symbol]
+    if not python_special(type(left), name, "__eq__") and not python_special(type(right), _REFLECTED[name], "__eq__"):
+        left, right = sequences.opened(tracer, left), sequences.opened(tracer, right)
+    left_type, right_type = type(left), type(right)
     if left_type is TracedArray or right_type is TracedArray:
         if left is None or right is None:
             raise Unsupported(breaks.NUMPY, f"{symbol} of an array and None")
@@ -217,7 +221,7 @@ def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
             return tracer.builder.call_function(_COMPARISONS[symbol], (left, right), {})
         if not (is_transparent(left) and is_transparent(right)):
             if isinstance(left, dict) and isinstance(right, dict) and symbol in ("==", "!="):
-                return _compare_dicts(tracer, symbol, left, right)
+                return compare_dicts(tracer, symbol, left, right)
             if isinstance(left, CONTAINERS) and type(left) is type(right) and symbol in ("==", "!="):
                 return _compare_containers(tracer, symbol, left, right)
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of {left_type.__name__} and {right_type.__name__}")
@@ -254,7 +258,7 @@ def _compare_containers(tracer: Tracer, symbol: str, left: Any, right: Any) -> b
     return same == (symbol == "==")
 
 
-def _compare_dicts(tracer: Tracer, symbol: str, left: Any, right: Any) -> bool:
+def compare_dicts(tracer: Tracer, symbol: str, left: Any, right: Any) -> bool:
     """Two dicts, or objects of classes that derive from dict, by their items."""
     known = tracer.outside.known
     left, right = (mappings.contents(tracer, d) if id(d) in known else d for d in (left, right))
@@ -278,6 +282,8 @@ def contains(tracer: Tracer, item: Any, container: Any) -> bool:
     if isinstance(hook, types.FunctionType):
         tracer.outside.guard_type_attribute(cls, "__contains__")
         return truth(tracer, tracer.call(hook, (container, item), {}))
+    if sequences.is_sequence(tracer, container):
+        return contains(tracer, item, sequences.contents(tracer, container))
     if cls in (list, tuple, collections.deque) or hook is NULL:
         if (
             is_transparent(item)
@@ -334,6 +340,8 @@ def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
     if id(container) in tracer.outside.known and cls not in CONSTANTS:
         if isinstance(container, dict) and hook is dict.__getitem__:
             return mappings.item(tracer, container, key)
+        if sequences.is_sequence(tracer, container) and hook in (list.__getitem__, tuple.__getitem__):
+            return subscript(tracer, sequences.contents(tracer, container), key)
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"subscript of {cls.__name__}")
     if isinstance(container, dict) and python_special(cls, "__missing__") and not dict.__contains__(container, key):
         return tracer.call_special(container, "__missing__", key)
@@ -344,6 +352,9 @@ def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
     result = native(operator.getitem, container, key)
     return result
+
+
+_WRITTEN = (list, dict, collections.OrderedDict)  # whose own ways to store items of an instance are known
 
 
 def store_subscript(tracer: Tracer, container: Any, key: Any, value: Any) -> None:
@@ -363,6 +374,10 @@ def store_subscript(tracer: Tracer, container: Any, key: Any, value: Any) -> Non
     if isinstance(hook, types.FunctionType):
         tracer.outside.guard_type_attribute(cls, hook.__name__)
         tracer.call(hook, (container, key) if value is NULL else (container, key, value), {})
+        return
+    if id(container) in tracer.outside.known and getattr(hook, "__objclass__", None) in _WRITTEN:
+        contents = mappings.contents if isinstance(container, dict) else sequences.contents
+        store_subscript(tracer, contents(tracer, container), key, value)
         return
     if id(container) in tracer.outside.known or not isinstance(container, (list, dict, collections.deque, bytearray)):
         if hook is NULL:
@@ -413,6 +428,10 @@ def to_text(tracer: Tracer, value: Any, function: Callable[[Any], str]) -> Any:
         return native(function, value)
     if type(value) is TracedArray:
         raise Unsupported(breaks.PRINT, "text of an array")
+    known = tracer.outside.known.get(id(value))
+    if type(value) is types.FunctionType and known is not None and known.source.kind == "constant":
+        known.source.attribute("__qualname__").check("equals", value.__qualname__)
+        return native(function, value)
     names = ("__str__", "__repr__") if function is str else ("__repr__",)
     for name in names:
         hook = lookup_type(type(value), name)

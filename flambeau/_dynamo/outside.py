@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import gc
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -63,6 +64,7 @@ class Outside:
         self.fresh: dict[int, Any] = {}  # objects made during capture that stand for themselves
         self.shadows: dict[int, Shadow] = {}  # by id of the copy
         self.overlays: dict[int, Overlay] = {}
+        self.proxies: dict[int, Known] = {}  # by id: stand-ins for a mappingproxy
         self.mappings: dict[int, Any] = {}  # contents of instances of subclasses of dict
         self.constructed: dict[int, tuple[Any, ...]] = {}  # modules made during capture: class and arguments
         self.relations: list[tuple[Source, Source]] = []  # places that hold the same object
@@ -79,6 +81,8 @@ class Outside:
             if self.varying and (cls is int or cls is float) and source.describe() in self.varying:
                 return self._wrap_number(value, source)
             if cls is float and _is_rate(source) and self.dynamic is not False:
+                return self._wrap_number(value, source)
+            if self.dynamic is True and cls is int and not 0 <= value <= 1 and source.kind == "argument":
                 return self._wrap_number(value, source)
             source.check("equals", value)
             return value
@@ -317,6 +321,25 @@ class Outside:
         self.memo[id(value)] = (value, stand_in)
         return stand_in
 
+    def _wrap_proxy(self, value: Any, source: Source) -> Any:
+        """A read-only view of a dict: of the copy that stands for what it shows."""
+        shown = proxied(value)
+        if type(shown) not in WRAPPERS:
+            raise Unsupported(breaks.UNKNOWN_OPERATION, f"mappingproxy of a {type(shown).__name__}")
+        source.check("type", types.MappingProxyType)
+        stand_in = types.MappingProxyType(self.wrap(shown, source.apply(proxied)))
+        self.memo[id(value)] = (value, stand_in)
+        self.proxies[id(stand_in)] = Known(stand_in, source)
+        return stand_in
+
+    def _wrap_view(self, value: Any, source: Source) -> Any:
+        """keys(), values() or items() of a dict."""
+        source.check("type", type(value))
+        shown = proxied(self.wrap(value.mapping, source.attribute("mapping")))
+        view = getattr(shown, type(value).__name__.rpartition("_")[2])()
+        self.memo[id(value)] = (value, view)
+        return view
+
     def _wrap_cell(self, value: Any, source: Source) -> Any:
         source.check("type", types.CellType)
         self.register(value, source)
@@ -404,6 +427,11 @@ class Outside:
         return self.wrap(lazy.value, lazy.source)
 
 
+def proxied(proxy: Any) -> Any:
+    """The dict that a mappingproxy shows."""
+    return gc.get_referents(proxy)[0]
+
+
 def _is_rate(source: Source) -> bool:
     """Whether a place is the learning rate of an optimizer's parameter group, which schedules change."""
     if source.kind != "dict_item" or source.key != "lr" or source.parent is None or source.parent.parent is None:
@@ -439,4 +467,6 @@ WRAPPERS: dict[type, Callable[[Outside, Any, Source], Any]] = {
     types.BuiltinFunctionType: Outside._wrap_builtin_method,
     functools.partial: Outside._wrap_partial,
     types.CellType: Outside._wrap_cell,
+    types.MappingProxyType: Outside._wrap_proxy,
+    **dict.fromkeys((type({}.keys()), type({}.values()), type({}.items())), Outside._wrap_view),
 }

@@ -22,7 +22,16 @@ from flambeau._dynamo import breaks, classes, gradients, wrappers
 from flambeau._dynamo.arrays import ArrayMethod, TracedArray
 from flambeau._dynamo.breaks import SkipFrame, Unsupported
 from flambeau._dynamo.effects import Shadow
-from flambeau._dynamo.kinds import LITERALS, TENSOR_CONSTANTS, Size, is_namedtuple, is_result_tuple, lookup_type
+from flambeau._dynamo.kinds import (
+    LITERALS,
+    TENSOR_CONSTANTS,
+    Size,
+    is_namedtuple,
+    is_parameter_class,
+    is_result_tuple,
+    lookup_type,
+)
+from flambeau._dynamo.outside import proxied
 from flambeau._dynamo.sizes import SymbolicSize, SymBool, SymInt
 from flambeau._dynamo.source import Names, Source
 from flambeau._dynamo.trace import Tracer
@@ -205,10 +214,11 @@ class Rebuilder:
             self.outputs.append(value)
             # Graphs return plain tensors, or wrappers.
             if type(value) is TracedTensor and value.cls is not _C.Tensor and not wrappers.is_wrapper(value.cls):
-                as_subclass = self.names.add(_C._as_subclass)
-                name = self.output_names[id(value)] = self._assign(
-                    f"{as_subclass}({name}, {self.names.add(value.cls)})"
-                )
+                if is_parameter_class(value.cls):
+                    text = f"{self.names.add(value.cls)}({name}, {value.fake.requires_grad})"
+                else:
+                    text = f"{self.names.add(_C._as_subclass)}({name}, {self.names.add(value.cls)})"
+                name = self.output_names[id(value)] = self._assign(text)
         return name
 
     def _assign(self, text: str) -> str:
@@ -243,8 +253,11 @@ class Rebuilder:
             return make(self, value)
         if is_result_tuple(cls):
             return self._assign(f"{self.names.add(cls)}({self._items(value)})")
-        if is_namedtuple(cls):
-            return self._assign(f"tuple.__new__({self.names.add(cls)}, {self._items(value)})")
+        if is_namedtuple(cls) or (isinstance(value, tuple) and id(value) in self.tracer.outside.fresh):
+            name = self._assign(f"tuple.__new__({self.value(cls)}, {self._items(tuple.__iter__(value))})")
+            for key, item in (getattr(value, "__dict__", None) or {}).items():
+                self._set(name, key, self.value(item))
+            return name
         if isinstance(value, type) and not classes.embeddable(self.tracer, value):
             raise Unsupported(breaks.CLASS, f"{value.__name__}, which holds tensors of the graph")
         if type(value) is types.BuiltinFunctionType:
@@ -255,6 +268,8 @@ class Rebuilder:
             cls.__module__ == "torch._C" and callable(value)
         ):
             return self.names.add(value)
+        if isinstance(value, TracedGenerator) and not value.started:
+            return self._build_generator(value)
         if isinstance(value, (TracedGenerator, TracedIterator)):
             raise Unsupported(breaks.GENERATOR)
         if isinstance(value, BaseException):
@@ -266,8 +281,8 @@ class Rebuilder:
         if cls in ITERATORS:
             return self._build_iterator(value)
         if cls in DICT_VIEWS:
-            owner, kind = value.mapping, cls.__name__.removeprefix("odict_").removeprefix("dict_")
-            raise Unsupported(breaks.UNKNOWN_OPERATION, f"{kind} of a dict across a break {type(owner).__name__}")
+            kind = cls.__name__.removeprefix("odict_").removeprefix("dict_")
+            return self._assign(f"{self.value(proxied(value.mapping))}.{kind}()")
         if id(value) in self.tracer.outside.fresh:
             return self._build_object(value)
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"a {cls.__name__} cannot be rebuilt")
@@ -328,6 +343,12 @@ class Rebuilder:
         self.emit(f"{name}.cell_contents = {self.value(contents)}")
         return name
 
+    def _build_proxy(self, value: Any) -> str:
+        known = self.tracer.outside.proxies.get(id(value))
+        if known is not None:
+            return self.source(known.source)
+        return self._assign(f"{self.names.add(types.MappingProxyType)}({self.value(proxied(value))})")
+
     def _build_function(self, value: Any) -> str:
         cells = value.__closure__ or ()
         closure = "".join(self.value(cell) + ", " for cell in cells)
@@ -359,6 +380,24 @@ class Rebuilder:
         if value.__context__ is not None:
             self.emit(f"{name}.__context__ = {self.value(value.__context__)}")
         return name
+
+    def _build_generator(self, value: TracedGenerator) -> str:
+        """A generator that has not begun: its function is called once more, with the same arguments."""
+        frame = value.frame
+        code, local = frame.code, frame.locals
+        if value.finished:
+            return self._assign("(_ for _ in ())")
+        if frame.function is None or any(v is NULL for v in local[: code.co_argcount + code.co_kwonlyargcount]):
+            raise Unsupported(breaks.GENERATOR)
+        arguments = [self.value(v) for v in local[: code.co_argcount]]
+        place = code.co_argcount + code.co_kwonlyargcount
+        names = code.co_varnames[code.co_argcount : place]
+        if code.co_flags & 0x04:
+            arguments.append("*" + self.value(local[place]))
+        arguments += [f"{name}={self.value(v)}" for name, v in zip(names, local[code.co_argcount : place])]
+        if code.co_flags & 0x08:
+            arguments.append("**" + self.value(local[place + bool(code.co_flags & 0x04)]))
+        return self._assign(f"{self.value(frame.function)}({', '.join(arguments)})")
 
     def _build_iterator(self, value: Any) -> str:
         """Iterators of built-in types say themselves how to make them again."""
@@ -412,7 +451,7 @@ class Rebuilder:
         for overlay in tracer.outside.overlays.values():
             is_constructed = id(overlay.target) in tracer.outside.constructed
             target = self.value(overlay.target) if is_constructed else self.source(overlay.source)
-            if isinstance(overlay.target, dict):
+            if type(overlay.target) is dict or type(overlay.target).__name__ == "Registry":  # names, members
                 for key, item in overlay.values.items():
                     if item is not NULL:
                         replay.append(f"{target}[{key!r}] = {self.value(item)}")
@@ -438,6 +477,7 @@ class Rebuilder:
         if any(id(tensor) not in tracer.effects.grads for tensor in retained):
             # Compiled graphs have one history for all results: a later backward does not pass through this one.
             raise SkipFrame("retain_grad() of a result")
+        gradients.check_leaves(tracer, self.outputs)
         for gradient in tracer.effects.grads.values():
             tensor = gradient.tensor
             alive = tensor.fake.is_leaf or any(tensor is t for t in retained)
@@ -452,17 +492,25 @@ class Rebuilder:
     def _container(self, shadow: Shadow) -> list[str]:
         target = self.source(shadow.source)
         value = shadow.value
+        if isinstance(value, list) and type(shadow.real) is not list:
+            return [f"list.__setitem__({target}, slice(None), {self._items(value)})"]
         if isinstance(value, list):
             return [f"{target}[:] = ({''.join(self.value(v) + ', ' for v in value)})"]
         if isinstance(value, dict):
             before = shadow.before
             now = list(value.items())
             grown = len(now) >= len(before) and all(a[0] is b[0] for a, b in zip(before, now))
-            lines = [] if grown else [f"dict.clear({target})"] if type(value) is dict else [f"{target}.clear()"]
+            base = self.names.add(collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict)
+            lines = [] if grown else [f"{base}.clear({target})"] if type(value) is dict else [f"{target}.clear()"]
+            store = (
+                f"{target}[{{}}] = {{}}"
+                if type(shadow.real) is type(value)
+                else f"{base}.__setitem__({target}, {{}}, {{}})"
+            )
             for i, (key, item) in enumerate(now):
                 if grown and i < len(before) and before[i][1] is item:
                     continue
-                lines.append(f"{target}[{self.value(key)}] = {self.value(item)}")
+                lines.append(store.format(self.value(key), self.value(item)))
             return lines
         if isinstance(value, set):
             return [f"{target}.clear()", f"{target}.update(({''.join(self.value(v) + ', ' for v in value)}))"]
@@ -562,7 +610,7 @@ class Rebuilder:
             for index, history in self.spent:
                 head.append((f"{self.names.add(_C._mark_spent)}(t{index}, {history!r})", first_line))
             for leaf in self.tracer.effects.leaves:
-                if id(leaf) in self.output_names:
+                if id(leaf) in self.output_names and leaf.cls is _C.Tensor:
                     head.append((f"{self.output_names[id(leaf)]}.requires_grad_()", first_line))
         if self.tracer.modes.inference != _C.is_inference_mode_enabled():
             head.append((f"{self.names.add(_C._set_inference_mode)}({self.tracer.modes.inference})", first_line))
@@ -602,6 +650,7 @@ _MAKERS: dict[Any, Callable[[Rebuilder, Any], str]] = {
     SymbolicSize: lambda self, value: self._assign(f"{self.names.add(Size)}({self._items(value)})"),
     slice: lambda self, value: self._assign(f"slice{self._items((value.start, value.stop, value.step))}"),
     types.CellType: Rebuilder._build_cell,
+    types.MappingProxyType: Rebuilder._build_proxy,
     types.FunctionType: Rebuilder._build_function,
     types.MethodType: Rebuilder._build_method,
     TracedArray: Rebuilder._build_array,

@@ -7,6 +7,7 @@ functions handed to native code are `Interpreted`, and suspended generators are 
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -366,14 +367,16 @@ class TracedGenerator:
             kind = kind() if value is None else value if isinstance(value, kind) else kind(value)
         return self._resume(None, kind)
 
-    def close(self) -> None:
+    def close(self) -> Any:
         if self.finished or not self.started:
             self.finished = True
-            return
+            return None
         try:
             self._resume(None, GeneratorExit())
-        except (GeneratorExit, StopIteration):
-            return
+        except GeneratorExit:
+            return None
+        except StopIteration as stop:
+            return stop.value if sys.version_info >= (3, 13) else None
         raise RuntimeError("generator ignored GeneratorExit")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import breaks, mappings
+from flambeau._dynamo import breaks, mappings, sequences
 from flambeau._dynamo.arrays import ArrayMethod, TracedArray, is_numpy
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import (
@@ -51,6 +51,9 @@ Kwargs = dict[str, Any]
 
 
 CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
+
+
+_NATIVE_MAPPINGS = (collections.OrderedDict, collections.defaultdict, collections.Counter, types.MappingProxyType)
 
 
 DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()), type(collections.OrderedDict().keys()),
@@ -215,7 +218,7 @@ def iterate(tracer: Tracer, value: Any) -> Any:
         if is_opaque_iterator(tracer, value):
             return value
         return native(iter, value)
-    if cls in CONSTANTS or cls in (collections.OrderedDict, collections.defaultdict, collections.Counter):
+    if cls in CONSTANTS or cls in _NATIVE_MAPPINGS:
         return native(iter, value)
     if is_opaque_iterator(tracer, value):
         return value
@@ -223,6 +226,8 @@ def iterate(tracer: Tracer, value: Any) -> Any:
         return native(iter, list(value))
     module = fl_module()
     hook = lookup_type(cls, "__iter__")
+    if hook in (list.__iter__, tuple.__iter__) and sequences.is_sequence(tracer, value):
+        return native(iter, sequences.contents(tracer, value))
     if isinstance(hook, types.FunctionType):
         tracer.outside.guard_type_attribute(cls, "__iter__")
         iterator = tracer.call(hook, (value,), {})

@@ -390,7 +390,10 @@ def _operand(text: str, sign: str, first: bool) -> str:
 def _call_arguments(printer: _ArgumentPrinter, args: tuple[Argument, ...], kwargs: Any) -> str:
     parts = [printer(a) for a in args]
     if kwargs:
-        parts += [f"{k} = {printer(v)}" for k, v in kwargs.items()]
+        parts += [
+            f"{k} = {printer(v)}" if not keyword.iskeyword(k) else f"**{{{k!r}: {printer(v)}}}"
+            for k, v in kwargs.items()
+        ]
     return ", ".join(parts)
 
 
