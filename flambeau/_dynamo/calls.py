@@ -453,9 +453,9 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
         if (owner in NATIVE_CLASSES or is_native_class(owner)) and is_transparent(args):
             return native(function, *args, **kwargs)
         if function.__name__ == "__subclasses__":
-            found = native(type.__subclasses__, owner)
-            tracer.outside.sources.constant(owner).apply(type.__subclasses__).check("equals", found)
-            return [tracer.outside.wrap(cls, tracer.outside.sources.constant(cls)) for cls in found]
+            subclasses = native(type.__subclasses__, owner)
+            tracer.outside.sources.constant(owner).apply(type.__subclasses__).check("equals", subclasses)
+            return [tracer.outside.wrap(cls, tracer.outside.sources.constant(cls)) for cls in subclasses]
         raise Unsupported(breaks.UNKNOWN_CALL, f"{owner.__name__}.{function.__name__}")
     if draws.is_draw(owner, function.__name__):
         return draws.draw(tracer, owner, function.__name__, args, kwargs)

@@ -163,8 +163,8 @@ def make(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs, new: Any) -> Any:
     if owner in (list, dict, set, collections.OrderedDict, collections.deque, collections.defaultdict):
         return tracer.outside.make_fresh(native(new, cls))
     if owner is tuple:
-        made = native(new, cls, *(iterable(tracer, a) for a in args))
-        return made if cls is tuple else tracer.outside.make_fresh(made)
+        instance = native(new, cls, *(iterable(tracer, a) for a in args))
+        return instance if cls is tuple else tracer.outside.make_fresh(instance)
     if owner in (int, float, str, frozenset) and is_transparent(args):
         if cls in NATIVE_CLASSES:
             return native(new, cls, *args, **kwargs)
