@@ -482,6 +482,23 @@ PyObject* push_saved_hooks(PyObject*, PyObject* args) {
   autograd::pack_hooks_active = true;
   Py_RETURN_NONE;
 }
+// What hooks enter or leave while backward runs ends with it.
+struct SavedHooksKept {
+  SavedHooksKept() {
+    if (saved_hooks) before = *saved_hooks;
+  }
+  ~SavedHooksKept() {
+    if (!saved_hooks) return;
+    saved_hooks->swap(before);
+    autograd::pack_hooks_active = !saved_hooks->empty();
+  }
+  std::vector<std::pair<Object, Object>> before;
+};
+
+PyObject* saved_hooks_depth(PyObject*, PyObject*) {
+  return PyLong_FromSize_t(saved_hooks ? saved_hooks->size() : 0);
+}
+
 PyObject* pop_saved_hooks(PyObject*, PyObject*) {
   if (saved_hooks && !saved_hooks->empty()) saved_hooks->pop_back();
   autograd::pack_hooks_active = saved_hooks && !saved_hooks->empty();
@@ -502,6 +519,7 @@ PyObject* run_backward(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OOOppp", &roots, &grads, &inputs, &retain, &create, &accumulate))
     return nullptr;
   return guarded([&]() -> PyObject* {
+    const SavedHooksKept kept;
     std::vector<Edge> edges, wanted;
     std::vector<Tensor> values;
     Object r = own(PySequence_Fast(roots, "[backward] expected a sequence of tensors"));
@@ -740,6 +758,7 @@ PyMethodDef functions[] = {{"_run_backward", run_backward, METH_VARARGS, nullptr
                            {"_save_tensor", save_tensor, METH_VARARGS, nullptr},
                            {"_push_saved_tensors_hooks", push_saved_hooks, METH_VARARGS, nullptr},
                            {"_pop_saved_tensors_hooks", pop_saved_hooks, METH_NOARGS, nullptr},
+                           {"_saved_tensors_hooks_depth", saved_hooks_depth, METH_NOARGS, nullptr},
                            {"_gradient_edge", gradient_edge_of, METH_O, nullptr},
                            {}};
 

@@ -28,7 +28,7 @@ TORCHVISION_VERSION = "0.28.0+flambeau"
 TORCHAUDIO_VERSION = "2.11.0+flambeau"
 
 TARGETS = {
-    "torch": "flambeau", "torchvision": "flambeau.vision", "torchaudio": "flambeau.audio", "functorch": "flambeau.func",
+    "torch": "flambeau", "torchvision": "flambeau.vision", "torchaudio": "flambeau.audio", "functorch": "flambeau.functorch",
     "torch_xla": "flambeau.xla", "torchao": "flambeau.ao.torchao",
 }  # fmt: skip
 VERSIONS = {"torch": TORCH_VERSION, "torchvision": TORCHVISION_VERSION, "torchaudio": TORCHAUDIO_VERSION}

@@ -46,6 +46,7 @@ class cpp:
 
 class triton:
     cudagraphs = False
+    multi_kernel = 0  # there is one kernel for each reduction
 
 
 class trace:

@@ -240,6 +240,12 @@ class Function(metaclass=FunctionMeta):
 
             bound = inspect.signature(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
+            if bound.kwargs:
+                names = ", ".join(bound.kwargs)
+                raise NotImplementedError(
+                    f"[{cls.__name__}] expected arguments that can be given by position, got {names}: autograd.Function does not "
+                    "take kwarg-only Tensor args"
+                )
             args = bound.args
         if cls.setup_context is Function.setup_context and transforming.is_inside() and not _is_own(cls):
             raise RuntimeError(
@@ -269,12 +275,30 @@ class Function(metaclass=FunctionMeta):
             else:
                 outputs = cls.forward(*args)
                 cls.setup_context(ctx, args, outputs)
+                _check_returned_inputs(ctx, args, outputs)
         single = not isinstance(outputs, tuple)
         listed = (outputs,) if single else outputs
         results = ctx._record(args, positions, listed, recorded)
         if single:
             return results[0]
         return type(outputs)(*results) if hasattr(outputs, "_fields") else tuple(results)
+
+
+def _check_returned_inputs(ctx: Any, args: tuple[Any, ...], outputs: Any) -> None:
+    """Refuses to save an input that forward returned as it is: the output is another tensor, with a history."""
+    saved = [*(ctx.to_save or ()), *(ctx.saved_for_forward or ())]
+    if not saved:
+        return
+    dirty = {id(t) for t in ctx.dirty_tensors}
+    returned = {id(o) for o in (outputs if isinstance(outputs, tuple) else (outputs,)) if isinstance(o, Tensor)}
+    returned = {i for i in returned if any(a is not None and id(a) == i for a in args)} - dirty
+    if any(id(t) in returned for t in saved):
+        raise RuntimeError(
+            f"[{type(ctx).__name__}] expected other tensors to be saved, got one that forward was given and returns: A input that "
+            "has been returned as-is as output is being saved for backward. This is not supported if you override setup_context(). "
+            "You should return and save a view of the input instead, e.g. with x.view_as(x) or setup ctx inside the forward "
+            "function itself."
+        )
 
 
 def _is_own(cls: type) -> bool:

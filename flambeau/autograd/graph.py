@@ -62,13 +62,11 @@ class saved_tensors_hooks:
         if transforming.levels[0]:
             raise RuntimeError(transforming.NO_HOOKS)
         _C._push_saved_tensors_hooks(self.pack_hook, self.unpack_hook)
-        _state.active = getattr(_state, "active", 0) + 1
-        transforming.hooks[0] += 1
+        transforming.hooks[0] = _C._saved_tensors_hooks_depth()
 
     def __exit__(self, *error: Any) -> None:
         _C._pop_saved_tensors_hooks()
-        _state.active -= 1
-        transforming.hooks[0] -= 1
+        transforming.hooks[0] = _C._saved_tensors_hooks_depth()
 
 
 class save_on_cpu(saved_tensors_hooks):
@@ -98,7 +96,7 @@ class save_on_cpu(saved_tensors_hooks):
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Refuses saved_tensors_hooks inside the block."""
-    if getattr(_state, "active", 0):
+    if _C._saved_tensors_hooks_depth():
         raise RuntimeError(error_message)
     outer = getattr(_state, "disabled", None)
     _state.disabled = error_message

@@ -5,16 +5,24 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import flambeau as fl
 from flambeau.func.modules import functional_call, stack_module_state
 
 __all__ = ["combine_state_for_ensemble", "make_functional", "make_functional_with_buffers"]
+
+
+def _without_data(tensor: Any) -> Any:
+    empty = fl.empty_like(tensor, device="meta")
+    return fl.nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, fl.nn.Parameter) else empty
 
 
 class FunctionalModuleWithBuffers:
     """A module without a state of its own: `f(parameters, buffers, *args)`."""
 
     def __init__(self, model: Any) -> None:
-        self.stateless_model = copy.deepcopy(model).to("meta")
+        # Without data; what the model shares under several names stays shared.
+        empty = {id(t): _without_data(t) for t in (*model.parameters(), *model.buffers())}
+        self.stateless_model = copy.deepcopy(model, empty)
         self.param_names = tuple(name for name, _ in model.named_parameters())
         self.buffer_names = tuple(name for name, _ in model.named_buffers())
 
@@ -58,5 +66,9 @@ def make_functional_with_buffers(model: Any, disable_autograd_tracking: bool = F
 
 def combine_state_for_ensemble(models: Any) -> Any:
     """A function of one model of an ensemble, and the stacked parameters and buffers of all."""
+    if not models:
+        raise RuntimeError(
+            "[combine_state_for_ensemble] expected models, got none: Expected at least one model, got 0."
+        )
     params, buffers = stack_module_state(models)
     return FunctionalModuleWithBuffers(models[0]), tuple(params.values()), tuple(buffers.values())

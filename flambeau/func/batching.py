@@ -143,7 +143,12 @@ def _by_own_rule(function: Any, args: tuple[Any, ...]) -> Any:
             )
         out, where = returned
         flat, spec = pytree.tree_flatten(out)
-        outs = _matched(where, out, "out_dims")
+        try:
+            outs = _matched(where, out, "out_dims")
+        except ValueError as error:
+            raise RuntimeError(
+                f"[{function.__name__}] {error}: the vmap staticmethod returned an incompatible (output, out_dims)"
+            ) from None
         return pytree.tree_unflatten(
             [
                 x if d is None or not isinstance(x, Tensor) else Batched(x, d % x.dim(), level)

@@ -118,13 +118,28 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[s
     torch.Size([3, 2, 1])
     """
     if not models:
-        raise RuntimeError("[stack_module_state] expected at least one model, got none")
+        raise RuntimeError(
+            "[stack_module_state] expected models, got none: stack_module_state: Expected at least one model, got 0."
+        )
+    if any(m.training != models[0].training for m in models):
+        raise RuntimeError(
+            "[stack_module_state] expected models of one mode, got several: stack_module_state: Expected all models to have the "
+            "same training/eval mode."
+        )
     if any(type(m) is not type(models[0]) for m in models):
-        raise RuntimeError("[stack_module_state] expected models of one class, got several")
+        raise RuntimeError(
+            "[stack_module_state] expected models of one class, got several: stack_module_state: Expected all models to be of the "
+            "same class."
+        )
 
     def stacked(tables: list[dict[str, Tensor]]) -> dict[str, Tensor]:
         state = {}
         for name, first in tables[0].items():
+            if any(t[name].requires_grad != first.requires_grad for t in tables):
+                raise RuntimeError(
+                    f"[stack_module_state] expected {name} to require gradients in all models or in none, got both: Expected "
+                    f"{name} from each model to have the same .requires_grad"
+                )
             value = fl.stack([t[name].detach() for t in tables])
             state[name] = value.requires_grad_() if first.requires_grad else value
         return state

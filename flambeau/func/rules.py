@@ -26,8 +26,17 @@ def _rule_of(name: str) -> Any:
     if own is not None:
         return own
     record = find_record(name)
+    if record is not None and "data_dependent" in record.tags:
+        return _refuse_sizes
     kind = "" if record is None else record.kind
     return {"pointwise": batching.pointwise, "reduction": batching.reduction}.get(kind, batching.one_by_one)
+
+
+def _refuse_sizes(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError(
+        f"[vmap] expected operators whose results have one size for all elements, got {func._full_name}: vmap: We do not support "
+        "batching operators that can output dynamic shape. Use where() or a mask instead."
+    )
 
 
 def run(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -64,8 +73,14 @@ def _in_place(
     result = run(
         mode, functional, wrapped, {k: mode.wrap(v.value) if isinstance(v, Held) else v for k, v in kwargs.items()}
     )
-    target.value.copy_(at_front(result) if mode.owns(result) else result)
+    target.value.copy_(_aligned(at_front(result), target.value.dim()) if mode.owns(result) else result)
     return original_args[0]
+
+
+def _aligned(value: Tensor, dims: int) -> Tensor:
+    """A batched value of as many dimensions as what it is written to, of which each element may have more."""
+    missing = dims - value.dim()
+    return value if missing <= 0 else value.reshape(value.shape[0], *[1] * missing, *value.shape[1:])
 
 
 # ---------------------------------------------------------------- random operators

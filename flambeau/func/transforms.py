@@ -333,6 +333,11 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         if has_aux:
             out, aux = _with_aux(out, "jvp(f, primals, tangents)")
         outputs, spec = _checked_outputs(out, "jvp", "jvp(f, primals, tangents)")
+        if strict and not all(o.requires_grad for o in outputs):
+            raise RuntimeError(
+                "[jvp] expected every result to depend on the primals in strict mode, got one that does not: jvp(f, primals, tangents, "
+                "strict=True): The output of f is independent of the inputs. This is not allowed with strict=True."
+            )
         duals = [fl.zeros_like(o, requires_grad=True) for o in outputs]
         with finding_tangents():
             back = _gradients(outputs, inputs, duals)
@@ -379,6 +384,10 @@ def jacrev(
     tensor([[2., 0.],
             [0., 4.]])
     """
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(
+            f"[jacrev] expected rows at a time, got {chunk_size}: jacrev: `chunk_size` should be greater than 0."
+        )
     return _jacobian("jacrev", func, argnums, has_aux, contextlib.nullcontext)
 
 

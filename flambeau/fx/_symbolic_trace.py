@@ -27,6 +27,7 @@ from flambeau.fx.proxy import (
     Proxy,
     Scope,
     ScopeContextManager,
+    TraceError,
     TracerBase,
     _first_proxy,
     base_types,
@@ -218,6 +219,24 @@ def wrap(fn_or_name: Union[str, Callable[..., Any]]) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------- the tracer
+
+
+# Parameters of native functions that say which of several operators runs.
+_CHOICES = frozenset("inplace reduction mode training hard align_corners use_input_stats".split())
+
+
+def _refuse_choices(function: Any) -> None:
+    """A native function whose parameters choose among operators cannot be traced alone: the choice would be a proxy."""
+    try:
+        names = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return
+    choices = sorted(_CHOICES & set(names))
+    if choices and not getattr(function, "__name__", "").endswith("_"):
+        raise TraceError(
+            f"[trace] expected a function whose parameters are values, got {function.__name__}, of which {', '.join(choices)} say what "
+            "runs: symbolically traced variables cannot be used as inputs to control flow; trace a function that calls it"
+        )
 
 
 class Tracer(TracerBase):
@@ -421,6 +440,7 @@ class Tracer(TracerBase):
             plain = type(plain).__call__ if not isinstance(plain, types.BuiltinFunctionType) else plain
             code = getattr(plain, "__code__", None)
             if code is None:
+                _refuse_choices(root_fn)
                 raise AssertionError(
                     f"[trace] expected a Python function, got {root_fn!r}, whose parameters cannot be read"
                 )

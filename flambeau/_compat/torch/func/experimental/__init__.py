@@ -1,8 +1,0 @@
-"""`functorch.experimental`: names that have found their places since."""
-
-from __future__ import annotations
-
-from flambeau.func import hessian, jacfwd, jvp
-from flambeau.func.transforms import functionalize
-
-__all__ = ["functionalize", "hessian", "jacfwd", "jvp"]
