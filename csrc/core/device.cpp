@@ -17,12 +17,14 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::vector<std::string> names{"cpu", "meta", "cuda"};
-  std::string private_use;
+  std::vector<std::pair<std::string, std::string>> aliases;
 
   int find(const std::string& name) const {
     const auto at = std::find(names.begin(), names.end(), name);
     if (at != names.end()) return static_cast<int>(at - names.begin());
-    return name == "privateuseone" && !private_use.empty() ? find(private_use) : -1;
+    for (const auto& [alias, meant] : aliases)
+      if (alias == name && meant != name) return find(meant);
+    return -1;
   }
 };
 Registry& registry() {
@@ -48,10 +50,10 @@ DeviceType register_device(const std::string& name) {
   return static_cast<DeviceType>(r.names.size() - 1);
 }
 
-void name_private_use(const std::string& name) {
+void alias_device(const std::string& alias, const std::string& name) {
   auto& r = registry();
   std::lock_guard<std::mutex> lock(r.mutex);
-  r.private_use = name;
+  r.aliases.emplace_back(alias, name);
 }
 
 DeviceType private_use_type() {

@@ -1,4 +1,4 @@
-// The device that PyTorch's name for a device from outside, `privateuseone`, stands for.
+// Further names of devices; PyTorch's name for a device from outside, `privateuseone`, is one.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace fl {
 
-void name_private_use(const std::string& name);
+// Another name for a device, which is registered under its own.
+void alias_device(const std::string& alias, const std::string& name);
 // CPU as long as there is none.
 DeviceType private_use_type();
 

@@ -357,11 +357,11 @@ struct PythonAllocator {
   PyObject *allocate, *free;
 };
 
-PyObject* set_private_use_name(PyObject*, PyObject* name) {
-  // _name_private_use(name): `privateuseone` means this device from now on.
-  const char* text = PyUnicode_AsUTF8(name);
-  if (!text) return nullptr;
-  name_private_use(text);
+PyObject* alias_device_name(PyObject*, PyObject* args) {
+  // _alias_device(alias, name): the alias means this device from now on.
+  const char *alias, *name;
+  if (!PyArg_ParseTuple(args, "ss", &alias, &name)) return nullptr;
+  alias_device(alias, name);
   Py_RETURN_NONE;
 }
 
@@ -527,7 +527,7 @@ PyMethodDef library_functions[] = {
     {"_tensor_keys", tensor_keys, METH_O, nullptr},
     {"_register_device", register_device_type, METH_VARARGS, nullptr},
     {"_empty_pool", empty_pool, METH_O, nullptr},
-    {"_name_private_use", set_private_use_name, METH_O, nullptr},
+    {"_alias_device", alias_device_name, METH_VARARGS, nullptr},
     {"_device_key", device_key, METH_O, nullptr},
     {}};
 

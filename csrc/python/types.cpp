@@ -115,13 +115,18 @@ PyObject* device_repr(PyObject* self) {
 PyObject* device_str(PyObject* self) {
   return PyUnicode_FromString(to_string(device_value(self)).c_str());
 }
+// The first device of a kind from outside needs no number, and is its number 0.
+int place(Device d) {
+  return d.index < 0 && d.type > DeviceType::CUDA ? 0 : d.index;
+}
 Py_hash_t device_hash(PyObject* self) {
   const Device d = device_value(self);
-  return static_cast<int>(d.type) * 256 + d.index + 2;
+  return static_cast<int>(d.type) * 256 + place(d) + 2;
 }
 PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   if (!is_device(b) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
-  return PyBool_FromLong((device_value(a) == device_value(b)) == (op == Py_EQ));
+  const Device x = device_value(a), y = device_value(b);
+  return PyBool_FromLong((x.type == y.type && place(x) == place(y)) == (op == Py_EQ));
 }
 PyObject* device_get_type(PyObject* self, void*) {
   return PyUnicode_FromString(device_type_name(device_value(self).type).c_str());

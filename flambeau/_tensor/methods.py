@@ -53,8 +53,7 @@ def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_fo
 
 @_method
 def get_device(self: Tensor) -> int:
-    index = self.device.index
-    return -1 if self.device.type in ("cpu", "meta") or index is None else index
+    return -1 if self.device.type in ("cpu", "meta") else self.device.index or 0
 
 
 @_method

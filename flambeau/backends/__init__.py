@@ -39,6 +39,7 @@ _OWN = {
     "ref": "flambeau.backends.reference", "opencl": "flambeau.backends.opencl", "lazy": "flambeau.lazy",
     "xla": "flambeau.xla",
 }  # fmt: skip
+_ALIASES = {"reference": "ref"}
 
 
 def load(name: str) -> bool:
@@ -46,6 +47,10 @@ def load(name: str) -> bool:
     Called for every device name that is not known; says whether there was one."""
     import importlib
 
+    if name in _ALIASES:
+        _C._alias_device(name, _ALIASES[name])
+        registered[name] = registered[_ALIASES[name]]
+        return True
     if name in _OWN:
         importlib.import_module(_OWN[name])
         return True
@@ -156,11 +161,11 @@ def rename_privateuse1_backend(name: str) -> None:
     global _private_name
     if _private_name not in ("privateuseone", name):
         raise RuntimeError(
-            f"[rename_privateuse1_backend] expected to be called once, got {name!r} after {_private_name!r}"
+            f"[rename_privateuse1_backend] expected to be called once, got {name!r} where {_private_name!r} has already been set"
         )
     _private_name = name
     private_use_key()
-    _C._name_private_use(name)
+    _C._alias_device("privateuseone", name)
     registered[name].accelerator = True
 
 
@@ -184,7 +189,7 @@ def _register_device_module(device_type: Any, module: Any) -> None:
         raise RuntimeError(f"[_register_device_module] expected a device from outside, got {name!r}")
     if name in _modules:
         raise RuntimeError(
-            f"[_register_device_module] expected one module for {name!r}, got another after {_modules[name]}"
+            f"[_register_device_module] expected one module for {name!r}, got another. The runtime module of {name!r} is {_modules[name]}"
         )
     _modules[name] = module
     delattr(fl, name)

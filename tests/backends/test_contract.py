@@ -199,3 +199,24 @@ def test_an_entry_point_is_loaded_when_its_device_is_named(monkeypatch):
         backends._entry_points.cache_clear()
     with pytest.raises(RuntimeError, match="known device"):
         fl.device("nosuchchip")
+
+
+def test_the_first_device_of_a_kind_needs_no_number():
+    make("firstchip", count=2)
+    x, y = fl.ones(2, device="firstchip"), fl.ones(2, device="firstchip:0")
+    assert (x + y).tolist() == [2, 2] and x.device == y.device and hash(x.device) == hash(y.device)
+    assert x.get_device() == 0 and fl.device("firstchip:1") != x.device
+    with pytest.raises(RuntimeError, match="one device"):
+        x + fl.ones(2, device="firstchip:1")
+
+
+def test_the_reference_device_by_its_whole_name():
+    assert fl.ones(2, device="reference").device.type == "ref"
+    assert backends.registered["reference"] is backends.registered["ref"]
+
+
+def test_events_are_numbered_when_they_are_recorded():
+    make("eventchip")
+    stream = fl.eventchip.Stream()
+    first, second = stream.record_event(), stream.record_event()
+    assert fl.eventchip.Event().event_id == 0 < first.event_id < second.event_id
