@@ -84,6 +84,17 @@ bool has_tag(const Operator& op, const char* tag) {
   return op.record && std::strstr(op.record->tags, tag) != nullptr;
 }
 
+// A generator of a recording device, seen from the device below.
+struct GeneratorBelow : Opaque {
+  GeneratorBelow(Generator& original, Device base) : original(original), below(base) {
+    below.set_state(original.state());
+  }
+  Generator* generator() override { return &below; }
+
+  Generator& original;
+  Generator below;
+};
+
 // While a program is made and run: what it calls was recorded below autograd, mixed precision and modes.
 class Plainly {
  public:
@@ -497,9 +508,15 @@ void Recorder::on_host(const Operator& op, Value* args, Value* results) {
   Value given[32];
   std::vector<std::vector<Tensor>> lists;
   lists.reserve(n);
+  std::vector<Ref<GeneratorBelow>> generators;
   size_t at = 0;
   for (size_t i = 0; i < n; ++i) {
     given[i] = args[i];
+    if (args[i].tag() == Value::Tag::Opaque)
+      if (Generator* g = args[i].opaque()->generator(); g && g->device.type == type_) {
+        generators.emplace_back(new GeneratorBelow(*g, base_));
+        given[i] = Value::borrow(static_cast<Opaque*>(generators.back().get()));
+      }
     if (args[i].is_tensor()) given[i] = Value(bases[at++]);
     if (args[i].tag() == Value::Tag::Device && args[i].to_device().type == type_) given[i] = Value(base_);
     if (!args[i].is_tensor_list()) continue;
@@ -509,6 +526,7 @@ void Recorder::on_host(const Operator& op, Value* args, Value* results) {
     given[i] = Value::borrow(lists.back().data(), lists.back().size());
   }
   op.call(given, results);
+  for (const Ref<GeneratorBelow>& g : generators) g->original.set_state(g->below.state());
   const auto back = [&](const Tensor& t) -> Tensor {
     for (size_t i = 0; i < bases.size(); ++i)
       if (bases[i].same(t)) return originals[i];

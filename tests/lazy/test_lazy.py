@@ -125,6 +125,13 @@ def test_mixed_precision_is_recorded():
     fl.testing.assert_close(y.cpu(), want)
 
 
+def test_a_generator_of_the_device():
+    generator, cpu = fl.Generator(device="lazy").manual_seed(5), fl.Generator().manual_seed(5)
+    for _ in range(2):  # the second draw goes on where the first ended
+        got = fl.rand(3, device="lazy", generator=generator)
+        assert got.tolist() == fl.rand(3, generator=cpu).tolist()
+
+
 def test_values_that_nobody_holds_are_dropped():
     x = fl.randn(4, device="lazy")
     for _ in range(3):
