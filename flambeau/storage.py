@@ -209,8 +209,8 @@ class UntypedStorage:
     def is_shared(self) -> bool:
         return _C._storage_is_shared(self._bytes)
 
-    def is_pinned(self, device: Any = "cuda") -> bool:
-        return False
+    def is_pinned(self, device: Any = None) -> bool:
+        return self.device.type == "cpu" and bool(self._view().is_pinned(device))
 
     def share_memory_(self) -> UntypedStorage:
         """Moves the bytes to memory that other processes can map; does nothing when they are there."""
@@ -246,7 +246,7 @@ class UntypedStorage:
         return storage_of(_C._map_shared(descriptor, size, True))
 
     def pin_memory(self, device: Any = None) -> UntypedStorage:
-        return storage_of(self._view().pin_memory())
+        return storage_of(self._view().pin_memory(device))
 
     def untyped(self) -> UntypedStorage:
         return self
@@ -401,8 +401,8 @@ class TypedStorage:
     def is_shared(self) -> bool:
         return self._untyped_storage.is_shared()
 
-    def is_pinned(self, device: Any = "cuda") -> bool:
-        return False
+    def is_pinned(self, device: Any = None) -> bool:
+        return self._untyped_storage.is_pinned(device)
 
     def share_memory_(self) -> TypedStorage:
         self._untyped_storage.share_memory_()
@@ -413,6 +413,9 @@ class TypedStorage:
 
     def _share_filename_cpu_(self) -> Any:
         return self._untyped_storage._share_filename_cpu_()
+
+    def to(self, *, device: Any, non_blocking: bool = False) -> TypedStorage:
+        return TypedStorage(wrap_storage=self._untyped_storage.to(device=device), dtype=self.dtype)
 
     def pin_memory(self, device: Any = None) -> TypedStorage:
         return TypedStorage(wrap_storage=self._untyped_storage.pin_memory(device), dtype=self.dtype)

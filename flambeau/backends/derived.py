@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -203,15 +204,19 @@ class Stream:
         pass
 
 
+_event_numbers = itertools.count(1)
+
+
 class Event:
     """A mark in a stream, with the time at which the work before it was done."""
 
     def __init__(self, device: Any = None, enable_timing: bool = False, **_: Any) -> None:
-        self.device, self.time = device, 0.0
+        self.device, self.time, self.event_id = device, 0.0, 0  # the number says that it was recorded
 
     def record(self, stream: Any = None) -> None:
         import time
 
+        self.event_id = next(_event_numbers)
         _synchronize(stream.device if stream is not None else self.device)
         self.time = time.perf_counter()
 

@@ -54,4 +54,5 @@ def is_pinned(tensor: Any, device: Any = None) -> bool:
     """Whether the tensor lies in host memory that the device has locked."""
     if tensor.device.type != "cpu" or tensor.numel() == 0:
         return False
-    return tensor.untyped_storage().data_ptr() in _device(device).pinned
+    address = tensor.data_ptr()
+    return any(begin <= address < begin + size for begin, size in list(_device(device).pinned.items()))

@@ -65,6 +65,18 @@ def generate_methods_for_privateuse1_backend(
         if hasattr(cls, attribute):
             raise RuntimeError(
                 f"[generate_methods_for_privateuse1_backend] expected a new attribute, got {cls.__name__}.{attribute}, "
-                "which exists"
+                f"which exists. The custom device module of {name} has its methods already"
             )
         setattr(cls, attribute, value)
+
+
+def _get_custom_mod_func(func_name: str) -> Any:
+    """A function of the module of the device behind PrivateUse1, by its name."""
+    name = backends.private_use_name()
+    function = getattr(backends.registered[name].module, func_name, None)
+    if function is None:
+        raise RuntimeError(
+            f"[_get_custom_mod_func] expected a function of torch.{name}, got {func_name!r}. Try to call torch.{name}.{func_name} "
+            "after the module has one"
+        )
+    return function
