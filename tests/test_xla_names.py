@@ -139,3 +139,52 @@ def test_traces_end_steps():
     with profiler.Trace("part"), profiler.StepTrace("step"):
         x = fl.ones(1, device="xla") + 1
     assert x.tolist() == [2]
+
+
+def test_calls_run_at_once_in_eager_mode():
+    from flambeau.xla import experimental
+
+    xla.sync()
+    experimental.eager_mode(True)
+    try:
+        graphs = fl.backends.registered["xla"].launches
+        x = fl.ones(2, device="xla") + 1
+        assert fl.backends.registered["xla"].launches > graphs and experimental.is_eager_mode()
+    finally:
+        experimental.eager_mode(False)
+    assert x.tolist() == [2, 2]
+
+
+def test_a_scan_carries_a_value():
+    from flambeau.xla.experimental.scan import scan
+
+    xs = fl.arange(4.0, device="xla").requires_grad_()
+    carry, rows = scan(lambda c, x: (c + x, c * x), fl.zeros((), device="xla"), xs)
+    assert carry.item() == 6 and rows.tolist() == [0, 0, 2, 9]
+    rows.sum().backward()
+    assert xs.grad.tolist() == [6, 5, 4, 3]
+
+
+def test_programs_are_kept_in_a_folder(tmp_path, monkeypatch):
+    from flambeau.xla import engine
+
+    monkeypatch.setattr(engine, "_kept", None)
+    runtime.initialize_cache(str(tmp_path))
+    x = fl.arange(5.0, device="xla")
+    assert (x * 3 + 1).tolist() == [1, 4, 7, 10, 13] and list(tmp_path.glob("*.xla"))
+    fl._C._lazy_set("xla", fl.device("cpu"), 0)  # forgets the programs of this process
+    x = fl.arange(5.0, device="xla")
+    assert (x * 3 + 1).tolist() == [1, 4, 7, 10, 13]
+
+
+def test_helpers_of_training_programs(tmp_path):
+    from flambeau.xla.utils import serialization, utils
+
+    batches = utils.SampleGenerator((fl.zeros(2, 3), fl.zeros(2)), sample_count=3)
+    assert len(list(batches)) == len(batches) == 3
+    tracker = xm.RateTracker()
+    tracker.add(5)
+    assert tracker.rate() > 0 and tracker.global_rate() > 0
+    serialization.save({"x": fl.ones(2, device="xla")}, tmp_path / "x.pt")
+    assert serialization.load(tmp_path / "x.pt")["x"].device.type == "cpu"
+    assert "stablehlo" in xm.get_stablehlo([fl.ones(2, device="xla") + 1])

@@ -37,7 +37,7 @@ def device(index: int | None = None) -> Any:
     """The XLA device."""
     if index not in (None, 0):
         raise ValueError(f"[xla.device] expected 0, the only device, got {index}")
-    return fl.device(_NAME)
+    return fl.device(_NAME, 0)
 
 
 def device_count() -> int:
@@ -124,7 +124,9 @@ def _program(graph: Graph, inputs: list[Any], reason: str) -> Any:
     return program
 
 
-_MODULES = ("amp", "core", "debug", "distributed", "pjrt", "printer", "runtime", "stablehlo", "_XLAC")
+_MODULES = (
+    "amp", "core", "debug", "distributed", "experimental", "pjrt", "printer", "runtime", "stablehlo", "utils", "_XLAC",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,9 @@ of its last inputs: parameters lie where they lay before, so that the next run p
 from __future__ import annotations
 
 import functools
+import hashlib
+import os
+from pathlib import Path
 from typing import Any
 
 import flambeau as fl
@@ -37,6 +40,37 @@ def use(plugin: Any) -> None:
     fl._C._lazy_set("xla", fl.device("cpu"), 0)
 
 
+_kept: tuple[Path, bool] | None = None  # the folder of compiled programs, and whether it is only read
+
+
+def keep_programs(path: str, readonly: bool) -> None:
+    """Looks for compiled programs in a folder, and writes new ones there unless it is only read."""
+    global _kept
+    _kept = Path(path), readonly
+    if not readonly:
+        _kept[0].mkdir(parents=True, exist_ok=True)
+
+
+def _loaded(client: Any, text: str) -> Any:
+    """The executable of a module, from the folder of programs where it lies there."""
+    from jaxlib import _jax, version
+
+    devices, options = _jax.DeviceList(tuple(client.local_devices())), _jax.CompileOptions()
+    if _kept is None:
+        return client.compile_and_load(text.encode(), devices, options)
+    folder, readonly = _kept
+    stamp = hashlib.sha256(f"{version.__version__}\0{client.platform_version}\0{text}".encode()).hexdigest()
+    path = folder / f"{stamp}.xla"
+    if path.exists():
+        return client.deserialize_executable(path.read_bytes(), devices, options)
+    executable = client.compile_and_load(text.encode(), devices, options)
+    if not readonly:
+        temporary = path.with_suffix(f".{os.getpid()}")
+        temporary.write_bytes(client.serialize_executable(executable))
+        os.replace(temporary, path)
+    return executable
+
+
 class _JaxProgram:
     """A compiled module on jaxlib's client."""
 
@@ -47,9 +81,7 @@ class _JaxProgram:
         self._export = _jax.buffer_to_dlpack_managed_tensor
         client = _client()
         self._device = client.local_devices()[0]
-        self._execute = client.compile_and_load(
-            text.encode(), _jax.DeviceList(tuple(client.local_devices())), _jax.CompileOptions()
-        ).execute_sharded
+        self._execute = _loaded(client, text).execute_sharded
         self._addresses: list[int] = []  # of the inputs of the last run, whose buffers keep their memory
         self._buffers: list[Any] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "addressable_device_count", "addressable_runtime_device_count", "device_type", "global_device_count", "global_ordinal",
-    "global_runtime_device_count", "is_spmd", "local_device_count", "local_ordinal",
+    "global_runtime_device_attributes", "global_runtime_device_count", "initialize_cache", "is_spmd", "local_device_count", "local_ordinal",
     "local_process_count", "process_count", "process_index", "set_device_type", "use_spmd", "using_pjrt", "world_size",
 ]  # fmt: skip
 
@@ -38,6 +38,18 @@ def global_device_count() -> int:
 
 global_runtime_device_count = global_device_count
 local_device_count = addressable_device_count = addressable_runtime_device_count = global_device_count
+
+
+def global_runtime_device_attributes() -> list[dict[str, object]]:
+    """What is known of each device."""
+    return [{"name": f"{device_type()}:0"}]
+
+
+def initialize_cache(path: str, readonly: bool = False) -> None:
+    """Keeps compiled programs in a folder, so that other processes find them."""
+    from flambeau.xla import engine
+
+    engine.keep_programs(path, readonly)
 
 
 def device_type() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import resource
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,9 +12,9 @@ import flambeau as fl
 from flambeau import xla
 
 __all__ = [
-    "REDUCE_AND", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_MUL", "REDUCE_OR", "REDUCE_SUM", "add_step_closure", "all_gather",
+    "REDUCE_AND", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_MUL", "REDUCE_OR", "REDUCE_SUM", "RateTracker", "add_step_closure", "all_gather",
     "all_reduce", "all_to_all", "broadcast_master_param", "collective_permute", "do_on_ordinals", "get_local_ordinal",
-    "get_memory_info", "get_ordinal", "get_rng_state", "get_xla_supported_devices", "is_master_ordinal", "is_xla_tensor",
+    "get_memory_info", "get_ordinal", "get_rng_state", "get_stablehlo", "get_xla_supported_devices", "is_master_ordinal", "is_xla_tensor",
     "mark_step", "master_print", "mesh_reduce", "optimizer_step", "parse_xla_device", "reduce_gradients", "reduce_scatter",
     "rendezvous", "save", "send_cpu_data_to_device", "set_rng_state", "unlazy", "wait_device_ops", "xla_device",
     "xla_device_hw", "xla_real_devices", "xrt_world_size",
@@ -182,6 +183,40 @@ def is_master_ordinal(local: bool = True) -> bool:
 def master_print(*args: Any, **kwargs: Any) -> None:
     kwargs.pop("local", None)
     print(*args, **kwargs)
+
+
+# ---------------------------------------------------------------- looking at programs
+
+
+def get_stablehlo(tensors: Sequence[Any] | None = None) -> str:
+    """What has been recorded and has not run yet, as StableHLO."""
+    from flambeau.xla import _XLAC
+
+    return _XLAC._get_xla_tensors_hlo(tensors or ())
+
+
+class RateTracker:
+    """How many samples pass in a second: lately, where the last rates count most, and since the beginning."""
+
+    def __init__(self, smooth_factor: float = 0.4) -> None:
+        self._smooth = smooth_factor
+        self._start = self._last = time.perf_counter()
+        self._count, self._pending, self._rate = 0, 0, 0.0
+
+    def add(self, count: int) -> None:
+        self._count += count
+        self._pending += count
+
+    def rate(self) -> float:
+        now = time.perf_counter()
+        if self._pending and now > self._last:
+            latest = self._pending / (now - self._last)
+            self._rate = latest if not self._rate else self._smooth * self._rate + (1 - self._smooth) * latest
+            self._pending, self._last = 0, now
+        return self._rate
+
+    def global_rate(self) -> float:
+        return self._count / max(time.perf_counter() - self._start, 1e-9)
 
 
 # ---------------------------------------------------------------- state
