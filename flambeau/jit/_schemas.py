@@ -274,15 +274,18 @@ def _load() -> None:
         _lines.setdefault(name, []).append(line)
 
 
+def aten_signatures(name: str) -> list[Signature]:
+    """The overloads that PyTorch has of an operator."""
+    if not _lines:
+        _load()
+    return [parse_signature(line) for line in _lines.get(name, ())]
+
+
 def signatures(name: str) -> list[Signature]:
     """The overloads of a qualified name such as `aten::add`; empty if there is no such operator."""
     if name in _parsed:
         return _parsed[name]
-    if not _lines:
-        _load()
-    overloads = [parse_signature(line) for line in _lines.get(name, ())]
-    if not overloads:
-        overloads = _registered(name)
+    overloads = aten_signatures(name) or _registered(name)
     if overloads:
         _parsed[name] = overloads
     return overloads
@@ -433,6 +436,8 @@ def match(signature: Signature, args: list[Value], kwargs: dict[str, Value], con
     variables: dict[str, T.JitType] = {}
     position = 0
     used: set[str] = set()
+    if "input" in kwargs and signature.name.startswith("aten::") and any(a.name == "self" for a in signature.arguments):
+        kwargs = {"self" if name == "input" else name: value for name, value in kwargs.items()}
     for index, argument in enumerate(signature.arguments):
         maker: Callable[[Graph], Value] | None
         if not argument.kwarg_only and position < len(args):

@@ -186,6 +186,8 @@ def declare(
     result = kinds[1] if kinds is not None else None
     if result is None and node.returns is not None:
         result = type_of_node(node.returns, resolver, source)
+        if result == T.ANY and getattr(function, "__module__", "").startswith("flambeau.nn."):
+            result = None  # depends on the options of the layer
     return Declaration(node.name, parameters, result, node.body, source, resolver, node)
 
 

@@ -1,7 +1,7 @@
 """What scripts call besides operators: `nn.functional` and the layers of `nn`, written in the language of scripts.
 
-The functions of the package itself are native or use what TorchScript lacks; these are their definitions in terms of ATen's operators, so that a scripted
-model consists of nothing else. Functions are found by the name a program uses, forward methods by the class of the layer.
+A function that is one of ATen's operators needs nothing here. `derived.py` writes those that differ from an operator in the names or
+order of their arguments; the others, which are native or use what TorchScript lacks, are written here in terms of ATen's operators. Functions are found by the name a program uses, forward methods by the class of the layer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ def library_function(key: str) -> Any:
 
     space, _, name = key.partition(".")
     if space == "functional":
-        from flambeau.jit._library import attention, functional, losses, pooling, resizing
+        from flambeau.jit._library import attention, derived, functional, pooling, resizing
 
-        function = next(
-            (getattr(m, name) for m in (functional, losses, attention, resizing, pooling) if name in m.__all__), None
-        )
+        modules = (functional, attention, resizing, pooling)
+        written = next((vars(m)[name] for m in modules if name in m.__all__), None)
+        function = written or derived.derived_function(name)
         prefix = "__torch__.torch.nn.functional"
     elif space == "torch":
         from flambeau.jit._library import tensors as module

@@ -15,6 +15,26 @@ def _additive(mask: Tensor, like: Tensor) -> Tensor:
     return mask
 
 
+def _one_key_more(mask: Tensor | None) -> Tensor | None:
+    if mask is not None:
+        mask = aten.pad(mask, [0, 1])
+    return mask
+
+
+def _with_padding(
+    attn_mask: Tensor | None, key_padding_mask: Tensor | None, q: Tensor, num_heads: int
+) -> Tensor | None:
+    if key_padding_mask is not None:
+        bsz, src_len = key_padding_mask.size(0), key_padding_mask.size(1)
+        padding = _additive(key_padding_mask, q).view(bsz, 1, 1, src_len)
+        padding = padding.expand(-1, num_heads, -1, -1).reshape(bsz * num_heads, 1, src_len)
+        if attn_mask is None:
+            attn_mask = padding
+        else:
+            attn_mask = attn_mask + padding
+    return attn_mask
+
+
 def _projected(
     query: Tensor,
     key: Tensor,
@@ -26,30 +46,18 @@ def _projected(
     k_proj_weight: Tensor | None,
     v_proj_weight: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    b_q: Tensor | None = None
+    b_k: Tensor | None = None
+    b_v: Tensor | None = None
+    if in_proj_bias is not None:
+        b_q, b_k, b_v = in_proj_bias.chunk(3)
     if use_separate_proj_weight:
         assert q_proj_weight is not None and k_proj_weight is not None and v_proj_weight is not None
-        if in_proj_bias is not None:
-            b_q, b_k, b_v = in_proj_bias.chunk(3)
-            q = aten.linear(query, q_proj_weight, b_q)
-            k = aten.linear(key, k_proj_weight, b_k)
-            v = aten.linear(value, v_proj_weight, b_v)
-        else:
-            q = aten.linear(query, q_proj_weight)
-            k = aten.linear(key, k_proj_weight)
-            v = aten.linear(value, v_proj_weight)
+        w_q, w_k, w_v = q_proj_weight, k_proj_weight, v_proj_weight
     else:
         assert in_proj_weight is not None
         w_q, w_k, w_v = in_proj_weight.chunk(3)
-        if in_proj_bias is not None:
-            b_q, b_k, b_v = in_proj_bias.chunk(3)
-            q = aten.linear(query, w_q, b_q)
-            k = aten.linear(key, w_k, b_k)
-            v = aten.linear(value, w_v, b_v)
-        else:
-            q = aten.linear(query, w_q)
-            k = aten.linear(key, w_k)
-            v = aten.linear(value, w_v)
-    return q, k, v
+    return aten.linear(query, w_q, b_q), aten.linear(key, w_k, b_k), aten.linear(value, w_v, b_v)
 
 
 def _explicit(
@@ -161,38 +169,15 @@ def multi_head_attention_forward(
     if bias_k is not None and bias_v is not None:
         k = torch.cat([k, bias_k.repeat(1, bsz, 1)])
         v = torch.cat([v, bias_v.repeat(1, bsz, 1)])
-        if attn_mask is not None:
-            attn_mask = aten.pad(attn_mask, [0, 1])
-        if key_padding_mask is not None:
-            key_padding_mask = aten.pad(key_padding_mask, [0, 1])
+        attn_mask, key_padding_mask = _one_key_more(attn_mask), _one_key_more(key_padding_mask)
     q = q.view(tgt_len, bsz * num_heads, head_dim).transpose(0, 1)
-    if static_k is None:
-        k = k.view(k.size(0), bsz * num_heads, head_dim).transpose(0, 1)
-    else:
-        k = static_k
-    if static_v is None:
-        v = v.view(v.size(0), bsz * num_heads, head_dim).transpose(0, 1)
-    else:
-        v = static_v
+    k = static_k if static_k is not None else k.view(k.size(0), bsz * num_heads, head_dim).transpose(0, 1)
+    v = static_v if static_v is not None else v.view(v.size(0), bsz * num_heads, head_dim).transpose(0, 1)
     if add_zero_attn:
         k = torch.cat([k, torch.zeros([bsz * num_heads, 1, head_dim], dtype=k.dtype, device=k.device)], dim=1)
         v = torch.cat([v, torch.zeros([bsz * num_heads, 1, head_dim], dtype=v.dtype, device=v.device)], dim=1)
-        if attn_mask is not None:
-            attn_mask = aten.pad(attn_mask, [0, 1])
-        if key_padding_mask is not None:
-            key_padding_mask = aten.pad(key_padding_mask, [0, 1])
-    src_len = k.size(1)
-    if key_padding_mask is not None:
-        padding = (
-            _additive(key_padding_mask, q)
-            .view(bsz, 1, 1, src_len)
-            .expand(-1, num_heads, -1, -1)
-            .reshape(bsz * num_heads, 1, src_len)
-        )
-        if attn_mask is None:
-            attn_mask = padding
-        else:
-            attn_mask = attn_mask + padding
+        attn_mask, key_padding_mask = _one_key_more(attn_mask), _one_key_more(key_padding_mask)
+    attn_mask = _with_padding(attn_mask, key_padding_mask, q, num_heads)
     if not training:
         dropout_p = 0.0
     if need_weights:

@@ -1,118 +1,20 @@
-"""`nn.functional` in the language of scripts: activations, normalisation, pooling, convolutions and the like."""
+"""What `derived.py` cannot tell of `nn.functional`, in the language of scripts."""
 
 import flambeau
 from flambeau import Tensor
+from flambeau.jit._library.derived import reduction_code
 from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
 
 aten = flambeau.ops.aten
 
 __all__ = [
-    "relu", "relu6", "elu", "selu", "celu", "leaky_relu", "prelu", "rrelu", "hardtanh", "hardswish", "hardsigmoid", "hardshrink", "softshrink",
-    "softplus", "softsign", "tanhshrink", "logsigmoid", "silu", "mish", "gelu", "glu", "sigmoid", "tanh", "threshold", "softmax", "softmin", "log_softmax",
-    "gumbel_softmax", "dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "batch_norm", "instance_norm", "layer_norm",
-    "group_norm", "rms_norm", "local_response_norm", "normalize", "linear", "bilinear", "embedding", "embedding_bag", "one_hot", "pad", "unfold", "fold",
-    "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
-    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "lp_pool1d", "lp_pool2d", "max_unpool2d", "cosine_similarity", "pairwise_distance",
-    "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "_verify_batch_size",
+    "softsign", "tanhshrink", "logsigmoid", "softmax", "softmin", "log_softmax",
+    "gumbel_softmax", "dropout1d", "dropout2d", "dropout3d", "batch_norm",
+    "local_response_norm", "normalize", "embedding", "embedding_bag", "unfold", "fold",
+    "max_pool1d", "max_pool2d", "max_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "lp_pool1d", "lp_pool2d", "max_unpool2d",
+    "_verify_batch_size", "kl_div", "ctc_loss",
 ]  # fmt: skip
-
-
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.relu_(input)
-    else:
-        result = aten.relu(input)
-    return result
-
-
-def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.relu6_(input)
-    else:
-        result = aten.relu6(input)
-    return result
-
-
-def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.elu_(input, alpha)
-    else:
-        result = aten.elu(input, alpha)
-    return result
-
-
-def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.selu_(input)
-    else:
-        result = aten.selu(input)
-    return result
-
-
-def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.celu_(input, alpha)
-    else:
-        result = aten.celu(input, alpha)
-    return result
-
-
-def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.leaky_relu_(input, negative_slope)
-    else:
-        result = aten.leaky_relu(input, negative_slope)
-    return result
-
-
-def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    return aten.prelu(input, weight)
-
-
-def rrelu(
-    input: Tensor,
-    lower: float = 0.125,
-    upper: float = 0.3333333333333333,
-    training: bool = False,
-    inplace: bool = False,
-) -> Tensor:
-    if inplace:
-        result = aten.rrelu_(input, lower, upper, training)
-    else:
-        result = aten.rrelu(input, lower, upper, training)
-    return result
-
-
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.hardtanh_(input, min_val, max_val)
-    else:
-        result = aten.hardtanh(input, min_val, max_val)
-    return result
-
-
-def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    if inplace:
-        return aten.hardswish_(input)
-    return aten.hardswish(input)
-
-
-def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    if inplace:
-        return aten.hardsigmoid_(input)
-    return aten.hardsigmoid(input)
-
-
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    return aten.hardshrink(input, lambd)
-
-
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    return aten.softshrink(input, lambd)
-
-
-def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    return aten.softplus(input, beta, threshold)
 
 
 def softsign(input: Tensor) -> Tensor:
@@ -125,42 +27,6 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 def logsigmoid(input: Tensor) -> Tensor:
     return aten.log_sigmoid(input)
-
-
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    if inplace:
-        return aten.silu_(input)
-    return aten.silu(input)
-
-
-def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    if inplace:
-        return aten.mish_(input)
-    return aten.mish(input)
-
-
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    return aten.gelu(input, approximate=approximate)
-
-
-def glu(input: Tensor, dim: int = -1) -> Tensor:
-    return aten.glu(input, dim)
-
-
-def sigmoid(input: Tensor) -> Tensor:
-    return input.sigmoid()
-
-
-def tanh(input: Tensor) -> Tensor:
-    return input.tanh()
-
-
-def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.threshold_(input, threshold, value)
-    else:
-        result = aten.threshold(input, threshold, value)
-    return result
 
 
 def _softmax_dim(ndim: int) -> int:
@@ -218,24 +84,6 @@ def _check_probability(p: float) -> None:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    _check_probability(p)
-    if inplace:
-        result = aten.dropout_(input, p, training)
-    else:
-        result = aten.dropout(input, p, training)
-    return result
-
-
-def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    _check_probability(p)
-    if inplace:
-        result = aten.alpha_dropout_(input, p, training)
-    else:
-        result = aten.alpha_dropout(input, p, training)
-    return result
-
-
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     _check_probability(p)
     batched = input.dim() == 3
@@ -265,15 +113,6 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return result
 
 
-def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    _check_probability(p)
-    if inplace:
-        result = aten.feature_alpha_dropout_(input, p, training)
-    else:
-        result = aten.feature_alpha_dropout(input, p, training)
-    return result
-
-
 # ---------------------------------------------------------------------------------------------- normalisation
 
 
@@ -300,41 +139,6 @@ def batch_norm(
     return aten.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, True)
 
 
-def instance_norm(
-    input: Tensor,
-    running_mean: Tensor | None = None,
-    running_var: Tensor | None = None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    use_input_stats: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-05,
-) -> Tensor:
-    return aten.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)
-
-
-def layer_norm(
-    input: Tensor,
-    normalized_shape: list[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-05,
-) -> Tensor:
-    return aten.layer_norm(input, normalized_shape, weight, bias, eps, True)
-
-
-def rms_norm(
-    input: Tensor, normalized_shape: list[int], weight: Tensor | None = None, eps: float | None = None
-) -> Tensor:
-    return aten.rms_norm(input, normalized_shape, weight, eps)
-
-
-def group_norm(
-    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
-) -> Tensor:
-    return aten.group_norm(input, num_groups, weight, bias, eps, True)
-
-
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     dim = input.dim()
     div = input.mul(input)
@@ -358,14 +162,6 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 
 
 # ---------------------------------------------------------------------------------------------- layers
-
-
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    return aten.linear(input, weight, bias)
-
-
-def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    return aten.bilinear(input1, input2, weight, bias)
 
 
 def embedding(
@@ -435,14 +231,6 @@ def embedding_bag(
     return ret
 
 
-def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    return aten.one_hot(input, num_classes)
-
-
-def pad(input: Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    return aten.pad(input, pad, mode, value)
-
-
 def unfold(
     input: Tensor,
     kernel_size: BroadcastingList2[int],
@@ -462,18 +250,6 @@ def fold(
     stride: BroadcastingList2[int] = 1,
 ) -> Tensor:
     return aten.col2im(input, output_size, kernel_size, dilation, padding, stride)
-
-
-def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    return aten.pixel_shuffle(input, upscale_factor)
-
-
-def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    return aten.pixel_unshuffle(input, downscale_factor)
-
-
-def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    return aten.channel_shuffle(input, groups)
 
 
 # ---------------------------------------------------------------------------------------------- pooling
@@ -519,58 +295,6 @@ def max_pool3d(
     if stride is None:
         stride = torch.jit.annotate(list[int], [])
     return aten.max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def avg_pool1d(
-    input: Tensor,
-    kernel_size: BroadcastingList1[int],
-    stride: BroadcastingList1[int] | None = None,
-    padding: BroadcastingList1[int] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:
-    if stride is None:
-        stride = torch.jit.annotate(list[int], [])
-    return aten.avg_pool1d(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
-
-
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: BroadcastingList2[int],
-    stride: BroadcastingList2[int] | None = None,
-    padding: BroadcastingList2[int] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    if stride is None:
-        stride = torch.jit.annotate(list[int], [])
-    return aten.avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-
-
-def avg_pool3d(
-    input: Tensor,
-    kernel_size: BroadcastingList3[int],
-    stride: BroadcastingList3[int] | None = None,
-    padding: BroadcastingList3[int] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    if stride is None:
-        stride = torch.jit.annotate(list[int], [])
-    return aten.avg_pool3d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-
-
-def _output_size(size: list[int | None], current: list[int]) -> list[int]:
-    result: list[int] = []
-    for i in range(len(size)):
-        wanted = size[i]
-        if wanted is not None:
-            result.append(wanted)
-        else:
-            result.append(current[len(current) - len(size) + i])
-    return result
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: BroadcastingList1[int]) -> Tensor:
@@ -647,12 +371,36 @@ def max_unpool2d(
 # ---------------------------------------------------------------------------------------------- distances
 
 
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    return aten.cosine_similarity(x1, x2, dim, eps)
-
-
-def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    return aten.pairwise_distance(x1, x2, p, eps, keepdim)
-
-
 torch = flambeau
+
+
+# ---------------------------------------------------------------------------------------------- losses
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    if reduction == "batchmean":
+        reduced = aten.kl_div(input, target, 2, log_target=log_target) / input.size(0)
+    else:
+        reduced = aten.kl_div(input, target, reduction_code(reduction), log_target=log_target)
+    return reduced
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    return aten.ctc_loss(
+        log_probs, targets, input_lengths, target_lengths, blank, reduction_code(reduction), zero_infinity
+    )

@@ -66,44 +66,6 @@ class LSTM(RNNBase):
         return output, hidden
 
 
-class GRU(RNNBase):
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        self.check_input(input)
-        is_batched = input.dim() == 3
-        batch_dim = 0 if self.batch_first else 1
-        if not is_batched:
-            input = input.unsqueeze(batch_dim)
-            if hx is not None:
-                hx = hx.unsqueeze(1)
-        max_batch_size = input.size(0) if self.batch_first else input.size(1)
-        num_directions = 2 if self.bidirectional else 1
-        if hx is None:
-            hx = torch.zeros(
-                self.num_layers * num_directions,
-                max_batch_size,
-                self.hidden_size,
-                dtype=input.dtype,
-                device=input.device,
-            )
-        result = aten.gru(
-            input,
-            hx,
-            self._flat_weights,
-            self.bias,
-            self.num_layers,
-            self.dropout,
-            self.training,
-            self.bidirectional,
-            self.batch_first,
-        )
-        output = result[0]
-        hidden = result[1]
-        if not is_batched:
-            output = output.squeeze(batch_dim)
-            hidden = hidden.squeeze(1)
-        return output, hidden
-
-
 class RNN(RNNBase):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
         self.check_input(input)
@@ -123,36 +85,24 @@ class RNN(RNNBase):
                 dtype=input.dtype,
                 device=input.device,
             )
-        if self.mode == "RNN_TANH":
-            result = aten.rnn_tanh(
-                input,
-                hx,
-                self._flat_weights,
-                self.bias,
-                self.num_layers,
-                self.dropout,
-                self.training,
-                self.bidirectional,
-                self.batch_first,
-            )
+        weights, bias, layers, dropout = self._flat_weights, self.bias, self.num_layers, self.dropout
+        training, both, batch_first = self.training, self.bidirectional, self.batch_first
+        if self.mode == "GRU":
+            result = aten.gru(input, hx, weights, bias, layers, dropout, training, both, batch_first)
+        elif self.mode == "RNN_TANH":
+            result = aten.rnn_tanh(input, hx, weights, bias, layers, dropout, training, both, batch_first)
         else:
-            result = aten.rnn_relu(
-                input,
-                hx,
-                self._flat_weights,
-                self.bias,
-                self.num_layers,
-                self.dropout,
-                self.training,
-                self.bidirectional,
-                self.batch_first,
-            )
+            result = aten.rnn_relu(input, hx, weights, bias, layers, dropout, training, both, batch_first)
         output = result[0]
         hidden = result[1]
         if not is_batched:
             output = output.squeeze(batch_dim)
             hidden = hidden.squeeze(1)
         return output, hidden
+
+
+class GRU(RNN):
+    pass
 
 
 class LSTMCell:
@@ -171,7 +121,7 @@ class LSTMCell:
         return ret
 
 
-class GRUCell:
+class _Cell:
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         is_batched = input.dim() == 2
         if not is_batched:
@@ -180,27 +130,23 @@ class GRUCell:
             hx = torch.zeros(input.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
         else:
             hx = hx.unsqueeze(0) if not is_batched else hx
-        ret = aten.gru_cell(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        ret = self._step(input, hx)
         if not is_batched:
             ret = ret.squeeze(0)
         return ret
 
 
-class RNNCell:
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        is_batched = input.dim() == 2
-        if not is_batched:
-            input = input.unsqueeze(0)
-        if hx is None:
-            hx = torch.zeros(input.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
-        else:
-            hx = hx.unsqueeze(0) if not is_batched else hx
+class GRUCell(_Cell):
+    def _step(self, input: Tensor, hx: Tensor) -> Tensor:
+        return aten.gru_cell(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+
+
+class RNNCell(_Cell):
+    def _step(self, input: Tensor, hx: Tensor) -> Tensor:
         if self.nonlinearity == "tanh":
             ret = aten.rnn_tanh_cell(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         else:
             ret = aten.rnn_relu_cell(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        if not is_batched:
-            ret = ret.squeeze(0)
         return ret
 
 
@@ -222,54 +168,31 @@ class MultiheadAttention:
         is_batched = query.dim() == 3
         if self.batch_first and is_batched:
             query, key, value = query.transpose(1, 0), key.transpose(1, 0), value.transpose(1, 0)
-        if self._qkv_same_embed_dim:
-            output, weights = F.multi_head_attention_forward(
-                query,
-                key,
-                value,
-                self.embed_dim,
-                self.num_heads,
-                self.in_proj_weight,
-                self.in_proj_bias,
-                self.bias_k,
-                self.bias_v,
-                self.add_zero_attn,
-                self.dropout,
-                self.out_proj.weight,
-                self.out_proj.bias,
-                self.training,
-                key_padding_mask,
-                need_weights,
-                attn_mask,
-                average_attn_weights=average_attn_weights,
-                is_causal=is_causal,
-            )
-        else:
-            output, weights = F.multi_head_attention_forward(
-                query,
-                key,
-                value,
-                self.embed_dim,
-                self.num_heads,
-                None,
-                self.in_proj_bias,
-                self.bias_k,
-                self.bias_v,
-                self.add_zero_attn,
-                self.dropout,
-                self.out_proj.weight,
-                self.out_proj.bias,
-                self.training,
-                key_padding_mask,
-                need_weights,
-                attn_mask,
-                use_separate_proj_weight=True,
-                q_proj_weight=self.q_proj_weight,
-                k_proj_weight=self.k_proj_weight,
-                v_proj_weight=self.v_proj_weight,
-                average_attn_weights=average_attn_weights,
-                is_causal=is_causal,
-            )
+        output, weights = F.multi_head_attention_forward(
+            query,
+            key,
+            value,
+            self.embed_dim,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            self.training,
+            key_padding_mask,
+            need_weights,
+            attn_mask,
+            use_separate_proj_weight=not self._qkv_same_embed_dim,
+            q_proj_weight=self.q_proj_weight,
+            k_proj_weight=self.k_proj_weight,
+            v_proj_weight=self.v_proj_weight,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+        )
         if self.batch_first and is_batched:
             output = output.transpose(1, 0)
         return output, weights
