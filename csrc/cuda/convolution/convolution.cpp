@@ -247,13 +247,8 @@ bool run_planned(const Problem& p, Way way, int math, const std::string& key, Ha
   return true;
 }
 
-// False where the library has no algorithm.
-bool run(const Problem& p, Way way) {
-  Cudnn& c = Cudnn::get();
-  const int device = p.x.device().index;
-  OnDevice on(device);
-  static std::mutex mutex;
-  std::lock_guard<std::mutex> lock(mutex);  // a handle serves one thread at a time
+// The handle of a device, on the current stream.
+Handle handle_of(Cudnn& c, int device) {
   if (!c.handles[device]) check_cudnn(c.create(&c.handles[device]), "cudnnCreate");
   const Handle handle = c.handles[device];
   const cudaStream_t stream = current_stream();
@@ -262,78 +257,104 @@ bool run(const Problem& p, Way way) {
     c.streams[device] = stream;
     c.has_stream[device] = true;
   }
-  const bool reduced = is_reduced(p.x.dtype());
-  const int math = reduced ? kMathTensor : tf32 ? kMathDefault : kMathFma;
-  const std::string key = geometry_of(p, way, math);
-  if (run_planned(p, way, math, key, handle, stream)) return true;
-  const TensorDescriptor x(p.x), y(p.y);
-  struct Others {
-    Descriptor filter = nullptr, convolution = nullptr;
-    ~Others() {
-      if (filter) Cudnn::get().filter_destroy(filter);
-      if (convolution) Cudnn::get().convolution_destroy(convolution);
-    }
-  } made;
-  const int type = cudnn_type(p.x.dtype()), nd = static_cast<int>(p.x.dim()), space = nd - 2;
-  int sizes[8], pads[6], steps[6], spreads[6];
-  for (int d = 0; d < nd; ++d) sizes[d] = static_cast<int>(p.w.size(d));
-  for (int d = 0; d < space; ++d) {
-    pads[d] = static_cast<int>(p.padding[d]);
-    steps[d] = static_cast<int>(p.stride[d]);
-    spreads[d] = static_cast<int>(p.dilation[d]);
-  }
-  check_cudnn(c.filter_create(&made.filter), "filter");
-  check_cudnn(c.filter_set(made.filter, type, p.last ? 1 : 0, nd, sizes), "filter");
-  check_cudnn(c.convolution_create(&made.convolution), "convolution");
-  check_cudnn(c.convolution_set(made.convolution, space, pads, steps, spreads, kCrossCorrelation,
-                                type == kDoubleType ? kDoubleType : kFloatType),
-              "convolution");
-  check_cudnn(c.convolution_groups(made.convolution, static_cast<int>(p.groups)), "groups");
-  check_cudnn(c.convolution_math(made.convolution, math), "math");
+  return handle;
+}
 
-  // The library's advice is kept by geometry.
-  static auto* choices = new std::map<std::string, Choice>;
-  auto it = choices->find(key);
-  if (it == choices->end()) {
-    Performance found[8];
-    int count = 0;
-    const int status =
-        way == Way::Forward
-            ? c.forward_choose(handle, x.handle, made.filter, made.convolution, y.handle, 8, &count, found)
-        : way == Way::Data
-            ? c.data_choose(handle, made.filter, y.handle, made.convolution, x.handle, 8, &count, found)
-            : c.filter_choose(handle, x.handle, y.handle, made.convolution, made.filter, 8, &count, found);
-    if (!is_refusal(status)) check_cudnn(status, "the choice of an algorithm");
-    const Performance* best = nullptr;
-    for (int i = 0; i < count && !best; ++i)
-      if (found[i].status == 0 && found[i].memory <= kMostWorkspace &&
-          (found[i].determinism == 1 || !deterministic))
-        best = &found[i];
-    const Choice none{-1, 0, 0};
-    it = choices->emplace(key, best ? Choice{best->algorithm, best->math, best->memory} : none).first;
+struct FilterAndConvolution {
+  Descriptor filter = nullptr, convolution = nullptr;
+  FilterAndConvolution() = default;
+  ~FilterAndConvolution() {
+    if (filter) Cudnn::get().filter_destroy(filter);
+    if (convolution) Cudnn::get().convolution_destroy(convolution);
   }
-  Choice& choice = it->second;
-  if (choice.algorithm < 0) return false;
-  check_cudnn(c.convolution_math(made.convolution, math == kMathFma ? math : choice.math), "math");
-  Scratch workspace(choice.workspace, device, stream);
+  FilterAndConvolution(const FilterAndConvolution&) = delete;
+  FilterAndConvolution& operator=(const FilterAndConvolution&) = delete;
+};
+
+// The library's descriptions of a problem.
+struct Descriptors : FilterAndConvolution {
+  TensorDescriptor x, y;
+
+  Descriptors(const Problem& p, int type, int math) : x(p.x), y(p.y) {
+    Cudnn& c = Cudnn::get();
+    const int nd = static_cast<int>(p.x.dim()), space = nd - 2;
+    int sizes[8], pads[6], steps[6], spreads[6];
+    for (int d = 0; d < nd; ++d) sizes[d] = static_cast<int>(p.w.size(d));
+    for (int d = 0; d < space; ++d) {
+      pads[d] = static_cast<int>(p.padding[d]);
+      steps[d] = static_cast<int>(p.stride[d]);
+      spreads[d] = static_cast<int>(p.dilation[d]);
+    }
+    check_cudnn(c.filter_create(&filter), "filter");
+    check_cudnn(c.filter_set(filter, type, p.last ? 1 : 0, nd, sizes), "filter");
+    check_cudnn(c.convolution_create(&convolution), "convolution");
+    check_cudnn(c.convolution_set(convolution, space, pads, steps, spreads, kCrossCorrelation,
+                                  type == kDoubleType ? kDoubleType : kFloatType),
+                "convolution");
+    check_cudnn(c.convolution_groups(convolution, static_cast<int>(p.groups)), "groups");
+    check_cudnn(c.convolution_math(convolution, math), "math");
+  }
+};
+
+// The algorithm that the library advises; one of number -1 where it has none.
+Choice choose(Cudnn& c, Handle handle, const Descriptors& d, Way way) {
+  Performance advice[8];
+  int count = 0;
+  const int status =
+      way == Way::Forward
+          ? c.forward_choose(handle, d.x.handle, d.filter, d.convolution, d.y.handle, 8, &count, advice)
+      : way == Way::Data
+          ? c.data_choose(handle, d.filter, d.y.handle, d.convolution, d.x.handle, 8, &count, advice)
+          : c.filter_choose(handle, d.x.handle, d.y.handle, d.convolution, d.filter, 8, &count, advice);
+  if (!is_refusal(status)) check_cudnn(status, "the choice of an algorithm");
+  for (int i = 0; i < count; ++i)
+    if (advice[i].status == 0 && advice[i].memory <= kMostWorkspace &&
+        (advice[i].determinism == 1 || !deterministic))
+      return {advice[i].algorithm, advice[i].math, advice[i].memory};
+  return {-1, 0, 0};
+}
+
+// Runs the chosen algorithm; returns the library's status.
+int run_chosen(Cudnn& c, Handle handle, const Problem& p, const Descriptors& d, Way way, int type,
+               const Choice& choice) {
+  Scratch workspace(choice.workspace, p.x.device().index, current_stream());
   const double one_d = 1, zero_d = 0;
   const float one_f = 1, zero_f = 0;
   const void* one = type == kDoubleType ? static_cast<const void*>(&one_d) : &one_f;
   const void* zero = type == kDoubleType ? static_cast<const void*>(&zero_d) : &zero_f;
-  int status;
   switch (way) {
     case Way::Forward:
-      status = c.forward(handle, one, x.handle, p.x.raw(), made.filter, p.w.raw(), made.convolution,
-                         choice.algorithm, workspace.get(), choice.workspace, zero, y.handle, p.y.raw());
-      break;
+      return c.forward(handle, one, d.x.handle, p.x.raw(), d.filter, p.w.raw(), d.convolution,
+                       choice.algorithm, workspace.get(), choice.workspace, zero, d.y.handle, p.y.raw());
     case Way::Data:
-      status = c.data(handle, one, made.filter, p.w.raw(), y.handle, p.y.raw(), made.convolution,
-                      choice.algorithm, workspace.get(), choice.workspace, zero, x.handle, p.x.raw());
-      break;
+      return c.data(handle, one, d.filter, p.w.raw(), d.y.handle, p.y.raw(), d.convolution, choice.algorithm,
+                    workspace.get(), choice.workspace, zero, d.x.handle, p.x.raw());
     default:
-      status = c.filter(handle, one, x.handle, p.x.raw(), y.handle, p.y.raw(), made.convolution,
-                        choice.algorithm, workspace.get(), choice.workspace, zero, made.filter, p.w.raw());
+      return c.filter(handle, one, d.x.handle, p.x.raw(), d.y.handle, p.y.raw(), d.convolution,
+                      choice.algorithm, workspace.get(), choice.workspace, zero, d.filter, p.w.raw());
   }
+}
+
+// False where the library has no algorithm.
+bool run(const Problem& p, Way way) {
+  Cudnn& c = Cudnn::get();
+  const int device = p.x.device().index;
+  OnDevice on(device);
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);  // a handle serves one thread at a time
+  const Handle handle = handle_of(c, device);
+  const int math = is_reduced(p.x.dtype()) ? kMathTensor : tf32 ? kMathDefault : kMathFma;
+  const std::string key = geometry_of(p, way, math);
+  if (run_planned(p, way, math, key, handle, current_stream())) return true;
+  const int type = cudnn_type(p.x.dtype());
+  const Descriptors descriptors(p, type, math);
+  static auto* choices = new std::map<std::string, Choice>;  // by geometry
+  auto it = choices->find(key);
+  if (it == choices->end()) it = choices->emplace(key, choose(c, handle, descriptors, way)).first;
+  Choice& choice = it->second;
+  if (choice.algorithm < 0) return false;
+  check_cudnn(c.convolution_math(descriptors.convolution, math == kMathFma ? math : choice.math), "math");
+  const int status = run_chosen(c, handle, p, descriptors, way, type, choice);
   if (is_refusal(status)) {
     choice.algorithm = -1;
     return false;

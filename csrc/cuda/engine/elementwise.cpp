@@ -177,6 +177,66 @@ static void run_complex(const PointwiseCall& call, const PointwiseTable* table) 
   });
 }
 
+// The operands of a call: where tensors lie, and the numbers among them.
+struct Operands {
+  Tensor tensors[4];  // undefined for numbers
+  bool flat = false;  // all lie like the result, without gaps
+  bool wide = false;  // all can be read by vectors
+};
+
+static Operands bind_operands(const PointwiseCall& call, bool has_vectors, PointwiseArgs& args) {
+  const bool floating = call.slot == kSlotFloat || call.slot == kSlotDouble;
+  Operands operands;
+  operands.flat = call.same && call.out.is_contiguous();
+  operands.wide = has_vectors && vectorises(args.out_dtype);
+  for (int i = 0; i < call.operands; ++i) {
+    const Value& v = *call.operand[i];
+    if (v.is_tensor() && v.tensor_impl()->device.type == DeviceType::CUDA) {
+      Tensor t = v.tensor();
+      // A tensor without dimensions does not widen the others: its value may have to wrap around first.
+      if (call.compute == DType::Int64 && t.dim() == 0 && t.dtype() != call.common &&
+          !(call.def.mask >> i & 1))
+        t = to_dtype(t, call.common);
+      if (!is_real(t.dtype())) refuse(call.def.name, t.dtype());
+      args.in[i] = t.raw();
+      args.in_dtype[i] = t.dtype();
+      args.in_size[i] = static_cast<int8_t>(t.itemsize());
+      operands.flat &= t.is_contiguous() && t.numel() == call.out.numel();
+      operands.wide &= vectorises(t.dtype()) && aligned(t.raw(), t.dtype());
+      operands.tensors[i] = std::move(t);
+    } else {
+      Scalar s = v.is_tensor() ? item(v.tensor()) : v.to_scalar();
+      if (call.compute == DType::Int64 && call.common != DType::Int64 && v.is_tensor())
+        s = dispatch(call.common, [&](auto type) -> Scalar {
+          using T = typename decltype(type)::type;
+          if constexpr (std::is_integral_v<T>)
+            return Scalar(static_cast<int64_t>(s.to<T>()));
+          else
+            return s;
+        });
+      args.constants |= 1 << i;
+      args.constant[i] = bits_of(s, floating);
+    }
+  }
+  return operands;
+}
+
+// One launch over all elements in the order in which they lie.
+static void run_flat(const PointwiseCall& call, const PointwiseKernels& kernels, bool wide,
+                     PointwiseArgs& args) {
+  const int64_t n = call.out.numel();
+  args.out = call.out.raw();
+  args.n = static_cast<uint32_t>(n);
+  if (wide && aligned(args.out, args.out_dtype))
+    return launch<FlatArgs>(kernels.vector, blocks_for(n, 256 * kVector), 256, args, call.def.name);
+  args.geometry.ndim = 1;
+  args.geometry.size[0] = Divider(static_cast<uint32_t>(n));
+  args.geometry.stride[0][0] = args.out_size;
+  for (int i = 0; i < call.operands; ++i)
+    args.geometry.stride[i + 1][0] = args.constants >> i & 1 ? 0 : args.in_size[i];
+  return launch(kernels.strided, blocks_for(n, 256), 256, args, call.def.name);
+}
+
 void run_pointwise(const PointwiseCall& call) {
   const auto* table = static_cast<const PointwiseTable*>(call.def.device);
   if (table && call.chosen >= 0) table = table->case_tables[call.chosen];
@@ -193,63 +253,20 @@ void run_pointwise(const PointwiseCall& call) {
   const PointwiseKernels& kernels = table->kernels[call.chosen >= 0 ? 0 : call.variant][call.slot];
   if (!kernels.strided) refuse(call.def.name, call.common);
   const bool floating = call.slot == kSlotFloat || call.slot == kSlotDouble;
-
   OnDevice on(call.out.device().index);
   PointwiseArgs args{};  // no byte of it is left to chance: equal calls have equal parameters
   for (int p = 0; p < call.def.params; ++p) args.param[p] = bits_of(call.params[p], floating);
   args.out_dtype = call.out.dtype();
   args.out_size = static_cast<int8_t>(call.out.itemsize());
 
-  Tensor held[4];
-  bool flat = call.same && call.out.is_contiguous(), wide = kernels.vector && vectorises(args.out_dtype);
-  for (int i = 0; i < call.operands; ++i) {
-    const Value& v = *call.operand[i];
-    if (v.is_tensor() && v.tensor_impl()->device.type == DeviceType::CUDA) {
-      Tensor t = v.tensor();
-      // A tensor without dimensions does not widen the others: its value may have to wrap around first.
-      if (call.compute == DType::Int64 && t.dim() == 0 && t.dtype() != call.common &&
-          !(call.def.mask >> i & 1))
-        t = to_dtype(t, call.common);
-      if (!is_real(t.dtype())) refuse(call.def.name, t.dtype());
-      args.in[i] = t.raw();
-      args.in_dtype[i] = t.dtype();
-      args.in_size[i] = static_cast<int8_t>(t.itemsize());
-      flat &= t.is_contiguous() && t.numel() == call.out.numel();
-      wide &= vectorises(t.dtype()) && aligned(t.raw(), t.dtype());
-      held[i] = std::move(t);
-    } else {
-      Scalar s = v.is_tensor() ? item(v.tensor()) : v.to_scalar();
-      if (call.compute == DType::Int64 && call.common != DType::Int64 && v.is_tensor())
-        s = dispatch(call.common, [&](auto type) -> Scalar {
-          using T = typename decltype(type)::type;
-          if constexpr (std::is_integral_v<T>)
-            return Scalar(static_cast<int64_t>(s.to<T>()));
-          else
-            return s;
-        });
-      args.constants |= 1 << i;
-      args.constant[i] = bits_of(s, floating);
-    }
-  }
-  const int64_t n = call.out.numel();
-  if (flat && n <= kMostElements) {
-    args.out = call.out.raw();
-    args.n = static_cast<uint32_t>(n);
-    if (wide && aligned(args.out, args.out_dtype))
-      return launch<FlatArgs>(kernels.vector, blocks_for(n, 256 * kVector), 256, args, call.def.name);
-    args.geometry.ndim = 1;
-    args.geometry.size[0] = Divider(static_cast<uint32_t>(n));
-    args.geometry.stride[0][0] = args.out_size;
-    for (int i = 0; i < call.operands; ++i)
-      args.geometry.stride[i + 1][0] = args.constants >> i & 1 ? 0 : args.in_size[i];
-    return launch(kernels.strided, blocks_for(n, 256), 256, args, call.def.name);
-  }
+  const Operands operands = bind_operands(call, kernels.vector != nullptr, args);
+  if (operands.flat && call.out.numel() <= kMostElements) return run_flat(call, kernels, operands.wide, args);
   StridedIterator it(call.out.sizes());
   it.add(call.out, call.out.dtype());
   static const double zero = 0;
   for (int i = 0; i < call.operands; ++i) {
-    if (held[i].defined())
-      it.add(held[i], held[i].dtype());
+    if (operands.tensors[i].defined())
+      it.add(operands.tensors[i], operands.tensors[i].dtype());
     else
       it.add_scalar(&zero, DType::Double);
   }
@@ -259,7 +276,7 @@ void run_pointwise(const PointwiseCall& call) {
     args.n = static_cast<uint32_t>(count);
     args.out = part.data[0];
     args.repeated = 0;
-    bool line = wide && part.sizes.size() <= 1 && aligned(args.out, args.out_dtype);
+    bool line = operands.wide && part.sizes.size() <= 1 && aligned(args.out, args.out_dtype);
     if (line && !part.sizes.empty()) line = part.strides[0][0] == args.out_size;
     for (int i = 0; i < call.operands; ++i) {
       if (args.constants >> i & 1) continue;
@@ -270,7 +287,7 @@ void run_pointwise(const PointwiseCall& call) {
     if (line)
       return launch<FlatArgs>(kernels.vector, blocks_for(count, 256 * kVector), 256, args, call.def.name);
     fill_geometry(args.geometry, part);
-    if (kernels.rows && wide && rows_of_vectors(args, call.operands, part)) {
+    if (kernels.rows && operands.wide && rows_of_vectors(args, call.operands, part)) {
       args.n = static_cast<uint32_t>(count / kVector);
       return launch(kernels.rows, blocks_for(args.n, 256), 256, args, call.def.name);
     }
@@ -316,27 +333,38 @@ void run_reduce(const ReduceCall& call) {
   reduce_by(kernels, call.def.name, call.self, call.mask, call.out, Tensor(), params);
 }
 
-void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self, uint64_t mask,
-               const Tensor& out, const Tensor& second, const double (&params)[2]) {
-  OnDevice on(self.device().index);
+// The dimensions of a reduction, merged where they can be: those of the results and those that are reduced.
+struct ReduceDims {
   std::vector<Folded> kept, reduced;
-  int64_t count = 1, outputs = 1;
+  int64_t count = 1, outputs = 1;  // elements of each result, and results
+};
+
+static ReduceDims reduce_dims(const char* op, const Tensor& self, uint64_t mask, const Tensor& result) {
+  ReduceDims dims;
   const int64_t item = self.itemsize();
-  const Tensor& result = out.defined() ? out : second;
   for (int64_t d = self.dim() - 1, o = result.dim() - 1; d >= 0; --d) {
-    const bool folds = mask >> d & 1, in_out = !folds || result.dim() == self.dim();
+    const bool is_reduced_dim = mask >> d & 1, in_out = !is_reduced_dim || result.dim() == self.dim();
     const int64_t size = self.size(d);
     if (size != 1)
-      (folds ? reduced : kept).push_back({size, self.stride(d) * item, folds ? 0 : result.stride(o)});
-    (folds ? count : outputs) *= size;
+      (is_reduced_dim ? dims.reduced : dims.kept)
+          .push_back({size, self.stride(d) * item, is_reduced_dim ? 0 : result.stride(o)});
+    (is_reduced_dim ? dims.count : dims.outputs) *= size;
     if (in_out) --o;
   }
-  merge(kept);
-  merge(reduced);
-  FL_CHECK(kept.size() <= kMaxDims && reduced.size() <= kMaxDims && count <= kMostElements &&
-               outputs <= kMostElements,
-           "[", op, "] expected at most 2**31 elements on each side of a CUDA reduction, got ", outputs,
-           " results of ", count);
+  merge(dims.kept);
+  merge(dims.reduced);
+  FL_CHECK(dims.kept.size() <= kMaxDims && dims.reduced.size() <= kMaxDims && dims.count <= kMostElements &&
+               dims.outputs <= kMostElements,
+           "[", op, "] expected at most 2**31 elements on each side of a CUDA reduction, got ", dims.outputs,
+           " results of ", dims.count);
+  if (dims.reduced.empty()) dims.reduced.push_back({dims.count, item, 0});
+  return dims;
+}
+
+static ReduceArgs reduce_args(const Tensor& self, const Tensor& out, const Tensor& second,
+                              const ReduceDims& dims, const double (&params)[2]) {
+  const auto& [kept, reduced, count, outputs] = dims;
+  const int64_t item = self.itemsize();
   ReduceArgs args{};
   args.in = self.raw();
   args.in_dtype = self.dtype();
@@ -359,7 +387,6 @@ void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self,
     args.kept.stride[0][d] = kept[d].in;
     args.kept.stride[1][d] = kept[d].out;
   }
-  if (reduced.empty()) reduced.push_back({count, item, 0});
   args.reduced.ndim = static_cast<int>(reduced.size());
   for (int d = 0; d < args.reduced.ndim; ++d) {
     args.reduced.size[d] = Divider(static_cast<uint32_t>(std::max<int64_t>(reduced[d].size, 1)));
@@ -367,11 +394,21 @@ void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self,
   }
   args.contiguous = reduced.size() == 1;  // any one stride
   args.unit = static_cast<int8_t>(std::min<int64_t>(16, item * kVector));
-  const auto in_vectors = [&](const std::vector<Folded>& dims) {
-    return dims[0].in == item && dims[0].size % kVector == 0;
+  return args;
+}
+
+void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self, uint64_t mask,
+               const Tensor& out, const Tensor& second, const double (&params)[2]) {
+  OnDevice on(self.device().index);
+  const ReduceDims dims = reduce_dims(op, self, mask, out.defined() ? out : second);
+  const auto& [kept, reduced, count, outputs] = dims;
+  ReduceArgs args = reduce_args(self, out, second, dims, params);
+  const int64_t item = self.itemsize();
+  const auto in_vectors = [&](const std::vector<Folded>& side) {
+    return side[0].in == item && side[0].size % kVector == 0;
   };
-  const auto outer_fit = [&](const std::vector<Folded>& dims) {
-    return std::all_of(dims.begin() + 1, dims.end(), [&](const Folded& f) { return f.in % args.unit == 0; });
+  const auto outer_fit = [&](const std::vector<Folded>& side) {
+    return std::all_of(side.begin() + 1, side.end(), [&](const Folded& f) { return f.in % args.unit == 0; });
   };
   const bool eights = kernels.by_eight && kernels.by_eight(args.in_dtype);
   args.wide = eights && (args.contiguous ? reduced[0].in == item : in_vectors(reduced) && outer_fit(reduced));

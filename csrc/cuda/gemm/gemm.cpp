@@ -178,6 +178,40 @@ static bool split(const GemmArgs& g, DType result) {
   return true;
 }
 
+// What cuBLASLt's plan for a product depends on. The library counts by columns, so that the sides change
+// places.
+static Key_ key_of(const GemmArgs& g, const Side& a, const Side& b, const Side& c, const void* bias,
+                   DType result) {
+  Key_ key;
+  std::memset(&key, 0, sizeof key);
+  key.rows = g.n;
+  key.columns = g.m;
+  key.inner = g.k;
+  key.batch = g.batch;
+  const bool plain_b = (b.column == 1 || g.n == 1) && (b.row >= g.n || g.k == 1);
+  key.trans_a = !plain_b;
+  key.lda = plain_b ? std::max(b.row, g.n) : std::max(b.column, g.k);
+  const bool plain_a = (a.column == 1 || g.k == 1) && (a.row >= g.k || g.m == 1);
+  key.trans_b = !plain_a;
+  key.ldb = plain_a ? std::max(a.row, g.k) : std::max(a.column, g.m);
+  key.ldd = std::max(c.row, g.n);
+  key.stride_a = b.batch;
+  key.stride_b = a.batch;
+  key.stride_d = c.batch;
+  key.type = cuda_type(g.dtype);
+  key.result = cuda_type(result);
+  key.compute = g.dtype == DType::Double || g.dtype == DType::ComplexDouble ? kCompute64F
+                : g.dtype == DType::Float && (tf32 || g.narrow)             ? kComputeTF32
+                                                                            : kCompute32F;
+  key.epilogue = bias ? (g.relu ? kEpilogueReluBias : kEpilogueBias) : g.relu ? kEpilogueRelu : kEpilogueNone;
+  key.align_a = alignment(b.data);
+  key.align_b = alignment(a.data);
+  key.align_d = alignment(c.data);
+  key.device = g.device;
+  key.beta = g.beta != 0.0;
+  return key;
+}
+
 void gemm(const GemmArgs& g, DType result) {
   OnDevice on(g.device);
   const int type = cuda_type(g.dtype);
@@ -214,34 +248,7 @@ void gemm(const GemmArgs& g, DType result) {
     bias = one.data;
   }
 
-  Key_ key;
-  std::memset(&key, 0, sizeof key);
-  key.rows = g.n;
-  key.columns = g.m;
-  key.inner = g.k;
-  key.batch = g.batch;
-  const bool plain_b = (b.column == 1 || g.n == 1) && (b.row >= g.n || g.k == 1);
-  key.trans_a = !plain_b;
-  key.lda = plain_b ? std::max(b.row, g.n) : std::max(b.column, g.k);
-  const bool plain_a = (a.column == 1 || g.k == 1) && (a.row >= g.k || g.m == 1);
-  key.trans_b = !plain_a;
-  key.ldb = plain_a ? std::max(a.row, g.k) : std::max(a.column, g.m);
-  key.ldd = std::max(c.row, g.n);
-  key.stride_a = b.batch;
-  key.stride_b = a.batch;
-  key.stride_d = c.batch;
-  key.type = type;
-  key.result = cuda_type(result);
-  key.compute = g.dtype == DType::Double || g.dtype == DType::ComplexDouble ? kCompute64F
-                : g.dtype == DType::Float && (tf32 || g.narrow)             ? kComputeTF32
-                                                                            : kCompute32F;
-  key.epilogue = bias ? (g.relu ? kEpilogueReluBias : kEpilogueBias) : g.relu ? kEpilogueRelu : kEpilogueNone;
-  key.align_a = alignment(b.data);
-  key.align_b = alignment(a.data);
-  key.align_d = alignment(c.data);
-  key.device = g.device;
-  key.beta = g.beta != 0.0;
-
+  const Key_ key = key_of(g, a, b, c, bias, result);
   static thread_local std::unordered_map<Key_, Plan, Hash<Key_>> plans;
   auto it = plans.find(key);
   if (it == plans.end()) it = plans.emplace(key, make_plan(lt, key)).first;
