@@ -411,9 +411,18 @@ def instance_value(tracer: Tracer, value: Any, name: str) -> Any:
     if pending is not MISSING:
         return MISSING if pending is NULL else pending
     state = getattr(value, "__dict__", None)
-    if state is None or name not in state:
+    if state is None:
         return MISSING
-    return tracer.outside.wrap(state[name], known.source.instance(name))
+    copied = _copied_dict(tracer, state)
+    if copied is not None:
+        return copied.get(name, MISSING)
+    return tracer.outside.wrap(state[name], known.source.instance(name)) if name in state else MISSING
+
+
+def _copied_dict(tracer: Tracer, state: Any) -> Any:
+    """The copy that stands for the `__dict__` of an object, once the program has asked for that."""
+    known = tracer.outside.memo.get(id(state))
+    return None if known is None or known[1] is state else known[1]
 
 
 def _load_from_instance(tracer: Tracer, value: Any, name: str) -> Any:
@@ -733,10 +742,14 @@ def store_plain(tracer: Tracer, value: Any, name: str, new: Any) -> None:
     module = fl_module()
     if module != () and isinstance(value, module):
         tracer.effects.impure = True
-    if ("__dict__" in value.__class__.__dict__ or hasattr(value, "__dict__")) and id(
-        value.__dict__
-    ) in tracer.outside.memo:
-        raise Unsupported(breaks.STORE, "attribute of an object whose __dict__ is in use")
+    copied = _copied_dict(tracer, getattr(value, "__dict__", None))
+    if copied is not None:
+        if module != () and isinstance(value, module):
+            raise Unsupported(breaks.STORE, "attribute of a module whose __dict__ is in use")
+        if new is NULL and name not in copied:
+            raise UserError(AttributeError(name))
+        copied.pop(name) if new is NULL else copied.__setitem__(name, new)
+        return
     if new is NULL and instance_value(tracer, value, name) is MISSING and lookup_type(type(value), name) is NULL:
         raise UserError(AttributeError(name))
     tracer.outside.overlay(value).values[name] = new

@@ -53,6 +53,7 @@ from flambeau._dynamo.traced import (
     TracedGenerator,
     TracedHandle,
     TracedIterator,
+    TracedReference,
     TracedTensor,
 )
 from flambeau._dynamo.values import (
@@ -95,6 +96,8 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         return call_tensor_method(tracer, function.name, (function.tensor, *args), kwargs)
     if cls is ArrayMethod:
         return function(*args, **kwargs)
+    if cls is TracedReference and not args and not kwargs:
+        return function.referent
     if cls is Interpreted:
         return call(tracer, function.function, args, kwargs)
     special = SPECIAL.get(id(function))

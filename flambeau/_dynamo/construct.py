@@ -9,6 +9,7 @@ import functools
 import itertools
 import operator
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ from flambeau._dynamo.kinds import (
 from flambeau._dynamo.operations import compare, to_text, truth
 from flambeau._dynamo.sizes import SymInt, plain
 from flambeau._dynamo.trace import Tracer
-from flambeau._dynamo.traced import Interpreted, TracedNumber, TracedTensor
+from flambeau._dynamo.traced import Interpreted, TracedNumber, TracedReference, TracedTensor
 from flambeau._dynamo.values import (
     CONTAINERS,
     VALUES,
@@ -58,6 +59,8 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         return native(cls, *args, **kwargs)
     if cls in NATIVE_CLASSES:
         return _construct_native(tracer, cls, args, kwargs)
+    if cls is weakref.ReferenceType and len(args) == 1 and not kwargs:
+        return tracer.outside.references.setdefault(id(args[0]), TracedReference(args[0]))
     if cls is types.MethodType and len(args) == 2 and callable(args[0]):
         return types.MethodType(*args)
     if cls is types.SimpleNamespace and not args:
@@ -74,6 +77,8 @@ def construct(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if isinstance(lookup_type(meta, "__call__"), types.FunctionType):
         tracer.outside.guard_type_attribute(meta, "__call__")
         return tracer.call(lookup_type(meta, "__call__"), (cls, *args), kwargs)
+    if lookup_type(meta, "__call__") is dict:  # a TypedDict, whose instances are dicts
+        return _construct_native(tracer, dict, args, kwargs)
     if meta not in (type, abc.ABCMeta) and lookup_type(meta, "__call__") is not type.__call__:
         raise Unsupported(breaks.UNKNOWN_CALL, cls.__name__)
     if issubclass(cls, BaseException) and is_native_class(cls):

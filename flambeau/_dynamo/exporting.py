@@ -40,9 +40,12 @@ def export(f: Callable[..., Any], *extra_args: Any, aten_graph: bool = False, **
     refuse("_dynamo.export", **{name: value for name, value in options.items() if name not in _WITHOUT_EFFECT})
 
     def inner(*args: Any, **kwargs: Any) -> ExportResult:
-        module = _module(f, capture_full_graph(f, args, kwargs), args, kwargs)
+        whole = capture_full_graph(f, args, kwargs)
+        module = _module(f, whole, args, kwargs)
         if aten_graph:
-            module = fl.fx.experimental.proxy_tensor.make_fx(module)(*args, **kwargs)
+            # Numbers read from tensors stay in the graph.
+            mode = "symbolic" if whole.tracer.builder.sizes.env.stand_ins else "real"
+            module = fl.fx.experimental.proxy_tensor.make_fx(module, tracing_mode=mode)(*args, **kwargs)
         return ExportResult(module, [])
 
     return inner(*extra_args) if extra_args else inner

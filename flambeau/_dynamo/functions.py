@@ -209,6 +209,8 @@ def _super(tracer: Tracer, *args: Any) -> Any:
         frame = tracer.frame
         code = frame.code
         names = code.co_freevars
+        if not code.co_argcount and not code.co_flags & 0x04:
+            raise UserError(RuntimeError("super(): no arguments"))
         if "__class__" not in names:
             raise UserError(RuntimeError("super(): __class__ cell not found"))
         cell = frame.locals[len(frame.locals) - len(names) + names.index("__class__")]
@@ -636,7 +638,7 @@ def _check_with(tracer: Tracer, error: Any, cond: Any, message: Any = None) -> N
 
 
 def _identity(tracer: Tracer, value: Any) -> Any:
-    return Identity(id(value))
+    return Identity.of(tracer, value)
 
 
 def _build_special() -> dict[int, Callable[..., Any]]:

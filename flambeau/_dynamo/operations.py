@@ -29,6 +29,7 @@ from flambeau._dynamo.values import (
     native,
     python_special,
     real_type,
+    settled,
 )
 
 
@@ -112,6 +113,7 @@ def binary(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
     inplace = len(symbol) > 1 and symbol.endswith("=")
     base = symbol[:-1] if inplace else symbol
     name, function = _OPERATORS[base]
+    left, right = settled(left), settled(right)
     if inplace:
         function = _INPLACE[base]
     left_type, right_type = type(left), type(right)
@@ -201,6 +203,7 @@ def _tensor_binary(tracer: Tracer, function: Any, left: Any, right: Any) -> Any:
 
 def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
     name = _COMPARISON_NAMES[symbol]
+    left, right = settled(left, right), settled(right, left)
     if not python_special(type(left), name, "__eq__") and not python_special(type(right), _REFLECTED[name], "__eq__"):
         left, right = sequences.opened(tracer, left), sequences.opened(tracer, right)
     left_type, right_type = type(left), type(right)
@@ -275,7 +278,7 @@ def compare_dicts(tracer: Tracer, symbol: str, left: Any, right: Any) -> bool:
 
 def contains(tracer: Tracer, item: Any, container: Any) -> bool:
     cls = type(container)
-    item = plain(item)
+    item = _as_key(tracer, item, container)
     if cls is TracedTensor or cls is TracedArray:
         raise Unsupported(breaks.TENSOR_VALUE, "in")
     hook = lookup_type(cls, "__contains__")
@@ -315,6 +318,11 @@ def _is_plain_key(item: Any) -> bool:
     return has_default_equality(type(item))
 
 
+def _as_key(tracer: Tracer, key: Any, container: Any) -> Any:
+    """A key as it is looked up: in containers from outside there may be numbers that are identities."""
+    return settled(key) if id(container) in tracer.outside.shadows else plain(key)
+
+
 def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
     cls = type(container)
     if cls is TracedTensor:
@@ -345,7 +353,7 @@ def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"subscript of {cls.__name__}")
     if isinstance(container, dict) and python_special(cls, "__missing__") and not dict.__contains__(container, key):
         return tracer.call_special(container, "__missing__", key)
-    key = plain(key)
+    key = _as_key(tracer, key, container)
     if isinstance(container, (list, tuple, str, range)) and python_special(type(key), "__index__"):
         key = tracer.call_special(key, "__index__")
     if not is_transparent(key) and python_special(type(key), "__hash__", "__eq__", "__index__"):

@@ -64,6 +64,7 @@ class Outside:
         self.fresh: dict[int, Any] = {}  # objects made during capture that stand for themselves
         self.shadows: dict[int, Shadow] = {}  # by id of the copy
         self.overlays: dict[int, Overlay] = {}
+        self.references: dict[int, Any] = {}  # by id of what they refer to: weak references that the program made
         self.proxies: dict[int, Known] = {}  # by id: stand-ins for a mappingproxy
         self.mappings: dict[int, Any] = {}  # contents of instances of subclasses of dict
         self.constructed: dict[int, tuple[Any, ...]] = {}  # modules made during capture: class and arguments

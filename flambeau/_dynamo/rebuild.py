@@ -14,6 +14,7 @@ import functools
 import operator
 import types
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,7 @@ from flambeau._dynamo.traced import (
     TracedGenerator,
     TracedIterator,
     TracedNumber,
+    TracedReference,
     TracedTensor,
 )
 from flambeau._inductor.failures import BackendError
@@ -428,12 +430,19 @@ class Rebuilder:
             self.emit(f"{base.__name__}.update({name}, ({''.join(self.value(v) + ', ' for v in value)}))")
         state = getattr(value, "__dict__", None) or {}
         for key, item in state.items():
-            self._set(name, key, self.value(item))
+            self._set_in_dict(name, cls, key, self.value(item))
         for part in cls.__mro__:
             for slot in _slots(part):
                 if slot not in ("__dict__", "__weakref__") and hasattr(value, slot):
                     self._set(name, slot, self.value(getattr(value, slot)))
         return name
+
+    def _set_in_dict(self, name: str, cls: type, key: str, text: str) -> None:
+        """Past descriptors of the class, which would take the value themselves."""
+        if lookup_type(type(lookup_type(cls, key)), "__set__") is NULL:
+            self._set(name, key, text)
+        else:
+            self.emit(f"{name}.__dict__[{key!r}] = {text}")
 
     def _set(self, name: str, key: str, text: str) -> None:
         setter = self.names.add(object.__setattr__)
@@ -655,6 +664,7 @@ _MAKERS: dict[Any, Callable[[Rebuilder, Any], str]] = {
     types.MethodType: Rebuilder._build_method,
     TracedArray: Rebuilder._build_array,
     ArrayMethod: lambda self, value: self._assign(f"{self.value(value.array)}.{value.name}"),
+    TracedReference: lambda self, value: self._assign(f"{self.names.add(weakref.ref)}({self.value(value.referent)})"),
     TensorMethod: lambda self, value: self._assign(f"{self.value(value.tensor)}.{value.name}"),
     Interpreted: lambda self, value: self.value(value.function),
     functools.partial: Rebuilder._build_partial,

@@ -264,6 +264,15 @@ class TracedHandle:
         self.tracer.builder.graph.call_method("remove", (self.node,))
 
 
+class TracedReference:
+    """A weak reference that the program made: what it refers to is alive as long as the capture lasts."""
+
+    __slots__ = ("referent",)
+
+    def __init__(self, referent: Any) -> None:
+        self.referent = referent
+
+
 class Interpreted:
     """A Python callable as native code sees it: calling it runs the interpreter."""
 

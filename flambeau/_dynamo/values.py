@@ -10,6 +10,7 @@ import itertools
 import re
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,7 @@ from flambeau._dynamo.kinds import (
 )
 from flambeau._dynamo.outside import Outside
 from flambeau._dynamo.sizes import SYMBOLIC, SymbolicSize, SymBool, SymFloat, SymInt, plain
+from flambeau._dynamo.source import Source
 from flambeau._dynamo.trace import Tracer
 from flambeau._dynamo.traced import (
     NULL,
@@ -37,6 +39,7 @@ from flambeau._dynamo.traced import (
     TracedGenerator,
     TracedIterator,
     TracedNumber,
+    TracedReference,
     TracedTensor,
 )
 from flambeau.ops.symbolic.shape_env import DataDependentOutput
@@ -106,7 +109,31 @@ def is_plain(value: Any) -> bool:
 
 
 class Identity(int):
-    """id() of a stand-in: good for comparing and as a key, and no value of the program."""
+    """id() of a value: good for comparing and as a key. Numbers of the program are compared with it by `settled`."""
+
+    real: Any = NULL  # the object outside that has this identity
+    source: Any = None
+
+    @classmethod
+    def of(cls, tracer: Tracer, value: Any) -> Identity:
+        outside = tracer.outside
+        source = outside.source_of(value) if id(value) in outside.known else getattr(value, "source", None)
+        shadow = outside.shadows.get(id(value))
+        if shadow is not None:
+            real, source = shadow.real, shadow.source
+        else:
+            real = value.real if type(value) is TracedTensor and value.real is not None else value
+        identity = cls(id(real))
+        if isinstance(source, Source):
+            identity.real, identity.source = real, source
+        return identity
+
+
+def settled(value: Any, other: Any = None) -> Any:
+    """The number itself of an identity that meets another kind of number: the object is the same for all calls then."""
+    if type(value) is Identity and type(other) is not Identity and value.source is not None:
+        value.source.check("id", value.real)
+    return value
 
 
 def real_type(value: Any) -> type:
@@ -118,6 +145,8 @@ def real_type(value: Any) -> type:
         return _SYMBOLIC_TYPES[cls]
     if cls is TracedNumber:
         return type(value.hint)
+    if cls is TracedReference:
+        return weakref.ReferenceType
     if cls is TracedGenerator:
         return types.GeneratorType
     if cls is Interpreted:
@@ -281,6 +310,7 @@ def advance(tracer: Tracer, iterator: Any) -> Any:
 
 def iterable(tracer: Tracer, value: Any) -> Any:
     """Something that native code may iterate over."""
+    value = sequences.opened(tracer, value)
     if type(value) in CONTAINERS or type(value) in CONSTANTS or type(value) in DICT_VIEWS:
         return value
     iterator = iterate(tracer, value)

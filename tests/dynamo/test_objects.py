@@ -6,6 +6,8 @@ import collections
 import functools
 import operator
 import types
+import weakref
+from typing import TypedDict
 
 import pytest
 
@@ -332,3 +334,86 @@ def test_a_backend_that_raises_is_named():
 def test_keywords_of_nodes_may_be_reserved_words(x):
     drawn = fl.compile(lambda t, options: t.random_(**options), backend="eager")(x.clone(), {"from": 4, "to": 5})
     assert fl.equal(drawn, fl.full((3,), 4.0))
+
+
+def test_identities_are_guarded_when_numbers_meet_them(x):
+    class Thing:
+        pass
+
+    def run(thing, number):
+        return id(thing) == number
+
+    compiled = fl.compile(run, backend="eager")
+    first, second = Thing(), Thing()
+    assert compiled(first, id(first)) and not compiled(second, id(first)) and compiled(second, id(second))
+    assert compiled(x, id(x)) and not compiled(x + 1, id(x))
+    ids = {id(first): "first"}
+    look = fl.compile(lambda thing: id(thing) in ids, backend="eager")
+    assert look(first) and not look(second)
+
+
+def test_attributes_and_the_dict_of_an_instance_are_one(x):
+    class Field:
+        def __set__(self, owner, value):
+            owner.__dict__["field"] += value * 2
+
+    class Owner:
+        field = Field()
+
+        def __init__(self):
+            self.__dict__["field"] = 0
+
+    def run(x, owner):
+        owner.field = 10
+        owner.other = 3
+        return x + owner.field, "other" in owner.__dict__, owner.other
+
+    owners = []
+
+    def make():
+        owners.append(Owner())
+        return x, owners[-1]
+
+    check(run, make)
+    assert all(owner.__dict__ == {"field": 20, "other": 3} for owner in owners)
+
+
+def test_values_behind_descriptors_of_new_objects(x):
+    class Hidden:
+        def __init__(self, value):
+            self.__dict__["value"] = value
+
+        value = property(lambda self: self.__dict__["value"])
+
+    hidden = fl.compile(lambda x: Hidden(x + 1), backend="eager", fullgraph=True)(x)
+    assert fl.equal(hidden.value, x + 1)
+
+
+def test_weak_references_that_are_made_inside(x):
+    def run(x):
+        doubled = x * 2
+        reference = weakref.ref(doubled)
+        return reference() + 1, reference is weakref.ref(doubled), reference, doubled
+
+    result = fl.compile(run, backend="eager", fullgraph=True)(x)
+    assert fl.equal(result[0], x * 2 + 1) and result[1] and result[2]() is result[3]
+
+
+def test_a_list_extended_by_itself(x):
+    def run(x, items):
+        items.extend(items)
+        return items
+
+    check(run, lambda: (x, Items([1, 2])))
+
+
+def test_typed_dicts(x):
+    class Options(TypedDict):
+        scale: int
+
+    check(lambda x: x * Options(scale=3)["scale"], lambda: (x,))
+
+
+def test_exported_numbers_follow_the_data(x):
+    graph, _ = fl._dynamo.export(lambda x, y: x.sum() + y.item(), aten_graph=True)(x, fl.tensor(1))
+    assert graph(x, fl.tensor(2)).item() == 8

@@ -6,7 +6,7 @@ import flambeau as fl
 from flambeau._dynamo.backends.common import aot_autograd
 from flambeau._dynamo.backends.registry import lookup_backend, register_backend
 from flambeau._functorch.aot_autograd import aot_function, aot_module, aot_module_simplified, make_boxed_func
-from flambeau.func.compile import min_cut_rematerialization_partition, nop
+from flambeau.functorch.compile import min_cut_rematerialization_partition, nop
 
 
 def recorder(log, name, boxed):
