@@ -85,7 +85,7 @@ def test_registry_by_its_own_name():
 def test_former_names_of_control_flow():
     from flambeau._higher_order_ops.map import map
     from flambeau._higher_order_ops.while_loop import while_loop
-    from flambeau.func.experimental import control_flow
+    from flambeau.functorch.experimental import control_flow
 
     x = fl.arange(6.0).reshape(3, 2)
     assert control_flow.cond is fl.cond and control_flow.map is map and control_flow.while_loop is while_loop
