@@ -537,8 +537,8 @@ FL_MATH_FLOAT(digamma)
 FL_MATH_FLOAT(trigamma)
 FL_MATH_FLOAT(erfcx)
 
-// Weights are drawn from cut normal distributions by it, so it is straight code: x times a polynomial of
-// w = -log(1 - x^2), or of its root from 5 on, fitted to a relative error of 6e-9.
+// Weights are drawn from truncated normal distributions by it, so it is straight code: x times a polynomial
+// of w = -log(1 - x^2), or of its root from 5 on, fitted to a relative error of 6e-9.
 FL_MATH_INLINE float erfinv(float y) {
   const double x = y;
   const double w = -math::log((1.0 - x) * (1.0 + x));

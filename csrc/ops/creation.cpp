@@ -375,7 +375,7 @@ void spaced(int64_t steps, const Scalar& start, const Scalar& end, const F& f) {
   });
 }
 
-// Evenly spaced whole numbers, rounded towards zero. Doubles cannot hold the largest ones: the ends are
+// Evenly spaced integers, rounded towards zero. Doubles cannot hold the largest ones: the ends are
 // written as they are, and what rounds to 2^63 becomes the largest integer.
 void spaced_integers(int64_t steps, int64_t start, int64_t end, int64_t* out) {
   const double a = static_cast<double>(start), b = static_cast<double>(end);
@@ -430,7 +430,7 @@ Tensor logspace(const Operand& start, const Operand& end, int64_t steps, double 
   const Scalar a = bound("logspace", start, complex_bound), b = bound("logspace", end, complex_bound);
   const Wanted o = spaced_options("logspace", start, end, complex_bound, steps, dtype, layout, device, pin);
   if (o.device.type == DeviceType::Meta) return empty({steps}, o);
-  // Integers are cut from powers that the device does not find exactly.
+  // Integers are truncated from powers, which the device does not compute exactly.
   if (made_there(o) && is_floating(o.dtype)) return spaced_there(o, steps, a, b, base);
   const Tensor wide = empty({steps}, {is_complex(o.dtype) ? DType::ComplexDouble : DType::Double, Device{}});
   if (is_complex(o.dtype)) {

@@ -313,7 +313,7 @@ const char* flatten_hint(IntSpan sizes, int64_t features) {
   return "";
 }
 
-// x @ weight.T + bias over the last dimension of x; leading dimensions are folded into rows.
+// x @ weight.T + bias over the last dimension of x; leading dimensions are flattened into rows.
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   FL_CHECK(input.dim() > 0, "[linear] expected an input with at least one dimension, got ", input.sizes());
   FL_CHECK(weight.dim() == 1 || weight.dim() == 2,

@@ -8,7 +8,7 @@ may lie in memory as the compiler likes. From a convolution on the order is inhe
 answered again by its kernel for tensors without data, in the new layout, and where its results do not come as the record
 says, a copy is entered behind it.
 
-**Rows.** An image cut into patches by a convolution is a sequence whose features are far apart, and pointwise operators keep
+**Rows.** An image split into patches by a convolution is a sequence whose features are far apart, and pointwise operators keep
 that order: every normalisation of the transformer that follows would read its rows with strides. Pointwise results that are
 reduced along their last dimension lie contiguously instead; the first one reads what is turned.
 """
@@ -303,7 +303,7 @@ def _is_turned(value: RecordedValue) -> bool:
 
 
 def _reduces_rows(call: RecordedCall, value: RecordedValue) -> bool:
-    """Whether a call folds a value along its last dimension alone."""
+    """Whether a call reduces a value along its last dimension alone."""
     record = records.find(call.op)
     if record is None or record.kind != "reduction" or not call.results or call.results[0] is None:
         return False

@@ -4,7 +4,7 @@ In:  a group of loops, the buffers that others need of it, and what the GPU is l
 Out: `Part`s in the order in which they run, each a group that is printed as one kernel, and the tile it works on.
 
 A group stays one kernel where that keeps the GPU busy. It becomes several where its rows are too few or too long: passes run
-one after the other, folds are made in parts and completed by a second kernel. What passes between kernels lies in buffers
+one after the other, reductions are made in parts and completed by a second kernel. What passes between kernels lies in buffers
 that only they know.
 """
 
@@ -36,7 +36,7 @@ class Target:
     capability: int = 90
     processors: int = 132
     longest_row: int = 16384  # that one program keeps in registers
-    longest_shared_row: int = 8192  # the same for rows whose columns are folded too
+    longest_shared_row: int = 8192  # the same for rows whose columns are reduced too
 
 
 class TileKind(enum.Enum):
@@ -67,7 +67,9 @@ class Part:
     group: Group
     stored: set[Buffer]
     tile: Tile
-    scratch: dict[Buffer, Buffer] = field(default_factory=dict)  # where unfinished folds go, by the fold's own buffer
+    scratch: dict[Buffer, Buffer] = field(
+        default_factory=dict
+    )  # where unfinished reductions go, by the fold's own buffer
 
 
 def power(n: int) -> int:
@@ -252,7 +254,7 @@ def _parts(group: Group, chosen: list[list[Member]], stored: set[Buffer]) -> lis
     ]
 
 
-# ---------------------------------------------------------------- folds in parts
+# ---------------------------------------------------------------- reductions in parts
 
 
 def _wide(dtype: Any) -> Any:
@@ -312,8 +314,8 @@ def _lies_across(group: Group) -> bool:
 
 def multiplies_vectors(group: Group) -> bool:
     """Whether the rows are those of matrices, each multiplied by a vector."""
-    folds = [m for m in group.members if m.level is Level.ROW_REDUCTION]
-    return any(m.loop.name == "product" for m in folds)
+    reductions = [m for m in group.members if m.level is Level.ROW_REDUCTION]
+    return any(m.loop.name == "product" for m in reductions)
 
 
 def is_small(group: Group, target: Target) -> bool:
@@ -329,8 +331,8 @@ def _in_parts(group: Group, stored: set[Buffer], target: Target, tile: Tile, wid
     assert group.split is not None
     splits = tile.splits
     row_dims = group.dims[: group.split]
-    folds = [m for m in group.members if m.level is Level.ROW_REDUCTION]
-    scratch = {m.loop.write.buffer: _unfinished(m, (*row_dims, splits)) for m in folds}
+    reductions = [m for m in group.members if m.level is Level.ROW_REDUCTION]
+    scratch = {m.loop.write.buffer: _unfinished(m, (*row_dims, splits)) for m in reductions}
     last: list[Member] = []
     pad = (0,) * 1
     for member in group.members:
@@ -351,7 +353,7 @@ def _in_parts(group: Group, stored: set[Buffer], target: Target, tile: Tile, wid
 
 
 def _columns(group: Group, stored: set[Buffer], target: Target, height: int, width: int, full_rows: bool) -> list[Part]:
-    """Folds along the rows. With folds along columns beside them, a program has whole rows."""
+    """Reductions along the rows. With reductions along columns beside them, a program has whole rows."""
     assert group.split is not None
     if full_rows:
         r = power(width)
@@ -368,15 +370,15 @@ def _columns(group: Group, stored: set[Buffer], target: Target, height: int, wid
     if splits == 1:
         return [Part(group, stored, tile)]
     column_dims = group.dims[group.split :]
-    folds = [m for m in group.members if m.level is Level.COLUMN_REDUCTION]
-    scratch = {m.loop.write.buffer: _unfinished(m, (splits, *column_dims)) for m in folds}
+    reductions = [m for m in group.members if m.level is Level.COLUMN_REDUCTION]
+    scratch = {m.loop.write.buffer: _unfinished(m, (splits, *column_dims)) for m in reductions}
     kept_dims = (False,) + (True,) * len(column_dims)
     at = group.split
 
     def below(access: Access) -> Access:
         return Access(access.buffer, access.offset, (0, *access.strides[at:]))
 
-    last = [_rest(m, scratch[m.loop.write.buffer], kept_dims, below(m.write), height) for m in folds]
+    last = [_rest(m, scratch[m.loop.write.buffer], kept_dims, below(m.write), height) for m in reductions]
     after = [m for m in group.members if m.level is Level.COLUMN]
     last += [Member(m.loop, m.level, list(map(below, m.reads)), below(m.write)) for m in after]
     overwrites = group.overwrites

@@ -185,7 +185,7 @@ class Writer:
         self.scratch = part.scratch
         self.count = 0
         self.kinds: dict[str, str] = {}
-        self.codes: dict[str, str] = {}  # of values cut to 8-bit floats: these
+        self.codes: dict[str, str] = {}  # of values rounded to float8: these
         self.pointers: dict[tuple[Buffer, int], str] = {}
         self.numbers: dict[tuple[Any, ...], str] = {}
         self.constants: dict[Any, str] = {}
@@ -378,7 +378,7 @@ class Writer:
         return scope.seen[key]
 
     def held(self, scope: Scope, buffer: Buffer, name: str) -> str:
-        """A value cut to what a buffer of its dtype holds."""
+        """A value rounded to what a buffer of its dtype holds."""
         name = scope.cast(name, TYPES[buffer.dtype][1])
         if buffer.dtype in _FLOAT8:
             code = scope.let("v", _FLOAT8[buffer.dtype].format(name), "float8")
@@ -438,7 +438,7 @@ class Writer:
         both = not self.exact_rows and not self.exact_columns
         return ["m = xm & rm"] if both else []
 
-    # ---------------------------------------------------------------- folds
+    # ---------------------------------------------------------------- reductions
 
     def initial(self, reduce: Reduce, kind: str) -> str:
         if reduce.init in ("lowest", "highest"):
@@ -454,7 +454,7 @@ class Writer:
         name = scope.cast(name, kind)
         masks = [m for m, exact in (("xm", self.exact_rows), ("rm", self.exact_columns)) if not exact]
         if member.level is Level.ROW_REDUCTION and "xm" in masks:
-            masks.remove("xm")  # rows outside of the data are folded and not stored
+            masks.remove("xm")  # rows outside of the data are reduced and not stored
         mask = "m" if len(masks) == 2 else masks[0] if masks else ""
         if mask:
             return scope.let("f", f"tl.where({mask}, {name}, {self.initial(member.loop.reduce, kind)})", kind)
@@ -462,7 +462,7 @@ class Writer:
 
     @staticmethod
     def folded(reduce: Reduce, name: str, axis: int) -> str:
-        """All of a tile folded along an axis, which stays with size 1."""
+        """All of a tile reduced along an axis, which stays with size 1."""
         back = "[:, None]" if axis else "[None, :]"
         if reduce.combine.op == "add":
             return f"tl.sum({name}, {axis}){back}"
@@ -507,7 +507,7 @@ class Writer:
         ]
 
     def row_level(self, scope: Scope, at: int, totals: dict[Buffer, str]) -> None:
-        """What is known once a row after pass `at`: the ends of its folds, and loops over rows only."""
+        """What is known once a row after pass `at`: the results of its reductions, and loops over rows only."""
         for member in self.group.members:
             buffer = member.loop.write.buffer
             if self.depth[buffer] != at or member.level not in (Level.ROW_REDUCTION, Level.ROW):
@@ -649,11 +649,11 @@ class Writer:
     def _by_columns(self) -> list[str]:
         head = Scope(self)
         head.lines = self.column_lines("" if self.tile.full_rows else f"{self.program(0)} * R + ")
-        folds = self.reductions(Level.COLUMN_REDUCTION)
-        accumulators = {m.loop.write.buffer: self.fresh("a") for m in folds}
+        reductions = self.reductions(Level.COLUMN_REDUCTION)
+        accumulators = {m.loop.write.buffer: self.fresh("a") for m in reductions}
         scope = Scope(self)
         self._whole_rows(scope)
-        for member in folds:
+        for member in reductions:
             self._accumulate(scope, member, accumulators[member.loop.write.buffer], head)
         rows = self.number("rows", 0, self.height)
         first, last = "0", rows
@@ -664,7 +664,7 @@ class Writer:
         body = [*self.row_lines("start", "[:, None]"), *self.mask_lines(), *scope.lines, *scope.late]
         lines = [*head.lines, f"for start in {self._row_range(first, last)}:", *(f"    {line}" for line in body)]
         ends = Scope(self)
-        for member in folds:
+        for member in reductions:
             buffer, reduce = member.loop.write.buffer, member.loop.reduce
             assert reduce is not None
             total = ends.let("f", self.folded(reduce, accumulators[buffer], 0), _kind(reduce.accumulate))

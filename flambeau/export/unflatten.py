@@ -98,7 +98,7 @@ def unflatten(module: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None
 
 
 class _Builder:
-    """Cuts the graph of a program into those of its modules."""
+    """Splits the graph of a program into those of its modules."""
 
     def __init__(self, program: ExportedProgram, root: UnflattenedModule) -> None:
         self.program = program

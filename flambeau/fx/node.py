@@ -180,7 +180,7 @@ _METHODS: tuple[type, ...] = (flambeau._C.Method, type(flambeau.Tensor.size), ty
 
 
 def _format_arg(arg: Any, max_list_len: float = float("inf")) -> str:
-    """An argument for people to read: nodes by name, long lists cut."""
+    """An argument for people to read: nodes by name, long lists shortened."""
     if isinstance(arg, Node):
         return f"%{arg.name}"
     if isinstance(arg, tuple):

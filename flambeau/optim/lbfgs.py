@@ -22,7 +22,7 @@ class _Point(NamedTuple):
 
 
 def _minimum_of_cubic(a: _Point, b: _Point, bounds: tuple[Any, Any] | None = None) -> Any:
-    """Where the cubic through two points with these values and slopes is least, within bounds."""
+    """Where the cubic through two points with these values and derivatives is least, within bounds."""
     low, high = bounds if bounds is not None else (min(a.t, b.t), max(a.t, b.t))
     width = a.t - b.t
     rise = 3 * (a.loss - b.loss)

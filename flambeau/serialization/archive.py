@@ -135,7 +135,7 @@ class FileSource:
         while count:
             piece = os.pread(self.descriptor, min(count, 1 << 30), offset)
             if not piece:
-                raise _bad("a file that was cut while it was read")
+                raise _bad("a file that was truncated while it was read")
             pieces.append(piece)
             offset += len(piece)
             count -= len(piece)
@@ -148,7 +148,7 @@ class FileSource:
         while done < count:
             got = os.preadv(self.descriptor, [target[done:]], offset + done)
             if not got:
-                raise _bad("a file that was cut while it was read")
+                raise _bad("a file that was truncated while it was read")
             done += got
 
     def close(self) -> None:
@@ -272,7 +272,7 @@ class Reader:
         tail = self._source.read(total - tail_size, tail_size)
         at = tail.rfind(b"PK\x05\x06", 0, len(tail) - _END.size + 4)
         if at < 0:
-            raise _bad("a file without a directory at its end: it is cut, or of another format")
+            raise _bad("a file without a directory at its end: it is truncated, or of another format")
         _, disk, start_disk, here, count, size, start, _ = _END.unpack_from(tail, at)
         end = total - tail_size + at
         limit = end

@@ -86,7 +86,7 @@ void copy_activation(const S* src, const View& from, D* dst, const View& to) {
     length *= from.size[--first];
   const int64_t outer = volume(from.size + 2, first - 2);
   const int64_t channels = from.size[1], last = from.dims - 1;
-  // Enough pieces to share: cut the walked length too where the batch is small.
+  // Enough pieces to share: split the walked length too where the batch is small.
   const int threads = num_threads();
   const int64_t planes = from.size[0] * outer;
   const int64_t cuts =

@@ -132,7 +132,8 @@ struct ReduceLoop {
       if (now == columns) return;
       src += now * sizeof(S), acc += now, columns -= now;
     }
-    // A few short columns lying side by side: several rows are taken as one wide row, and folded at the end.
+    // A few short columns lying side by side: several rows are taken as one wide row, and reduced to the
+    // columns at the end.
     if (columns < 32 && n >= 64 && stride == columns * static_cast<int64_t>(sizeof(S))) {
       const int64_t fold = 256 / columns, wide = fold * columns;
       if (n >= 2 * fold) {

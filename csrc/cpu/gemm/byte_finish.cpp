@@ -1,4 +1,4 @@
-// Finishing products of bytes: zeros are taken out, sums become floats, then results. See byte_finish.h.
+// Finishing 8-bit integer products: zeros are taken out, sums become floats, then results. See byte_finish.h.
 #include "cpu/gemm/byte_finish.h"
 
 #include <immintrin.h>

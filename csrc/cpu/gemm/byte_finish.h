@@ -1,4 +1,4 @@
-// What becomes of the 32-bit sums of products of bytes: see ByteFinish.
+// What becomes of the 32-bit sums of 8-bit integer products: see ByteFinish.
 #pragma once
 
 #include "cpu/gemm/bytes.h"

@@ -1,4 +1,4 @@
-// Products of bytes: see bytes.h.
+// 8-bit integer products: see bytes.h.
 #include "cpu/gemm/bytes.h"
 
 #include <immintrin.h>

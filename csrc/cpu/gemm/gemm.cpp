@@ -1,6 +1,6 @@
 // Dense products on the CPU: see gemm.h.
 //
-// float, double, bfloat16 and half use one blocked algorithm.  The product is cut into tiles of up to
+// float, double, bfloat16 and half use one blocked algorithm.  The product is divided into tiles of up to
 // 14 x 32 results (for AVX-512 floats) kept in registers while a block of k is walked; rows of B are
 // loaded as vectors, elements of A are broadcast.  Blocks of A and B are rearranged ("packed") into
 // the order the tile kernel walks them, converting 16-bit types to float on the way, unless the

@@ -338,7 +338,7 @@ void share_places(Launch& a, const Problem& p, int tiles, int others, int parts)
   a.length = ceil_div(a.places, std::max(1, std::min({65535, ceil_div(a.places, a.slots), parts})));
   a.parts = ceil_div(a.places, a.length);
 }
-// Walks are cut where images and columns alone are too few to share the device's time out evenly.
+// Walks are split where images and columns alone are too few to share the device's time out evenly.
 template <int K, int S>
 void share_walks(Launch& a, const Problem& p, int pack, int parts) {
   share_threads(a, p, pack, kWalkThreads);

@@ -21,7 +21,7 @@ struct Problem {
 // All tensors begin at multiples of 16 bytes and have less than 2**31 elements.
 void forward(const Problem& p, const void* x, const void* w, const void* bias, void* y, cudaStream_t stream);
 void input_gradient(const Problem& p, const void* grad, const void* w, void* result, cudaStream_t stream);
-// `parts` is memory for the sums of blocks, which are folded in a fixed order.
+// `parts` is memory for the sums of blocks, which are added in a fixed order.
 void weight_gradient(const Problem& p, const void* x, const void* grad, void* parts, void* result,
                      cudaStream_t stream);
 size_t bytes_of_parts(const Problem& p);

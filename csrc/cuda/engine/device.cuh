@@ -1,5 +1,5 @@
 // Device code that all kernels share: elements of any dtype, division by a constant, positions in strided
-// operands, folds over warps and blocks.
+// operands, reductions over warps and blocks.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -195,7 +195,7 @@ __device__ __forceinline__ T shuffle_xor(T x, int mask) {
   return __shfl_xor_sync(0xffffffffu, x, mask);
 }
 
-// The fold of all values of a warp, in every lane.
+// The reduction of all values of a warp, in every lane.
 template <class T, class F>
 __device__ __forceinline__ T warp_fold(T x, F combine) {
 #pragma unroll

@@ -77,7 +77,8 @@ void pieces(Walk& w, F&& f) {
   if (n <= kMostElements && last <= kMaxDims) return f(w, n);
   const size_t d = last - 1;
   const int64_t size = w.sizes[d];
-  // Cut the outermost dimension into two halves, or take it away when it is the dimensions that are too many.
+  // Split the outermost dimension into two halves, or take it away when it is the dimensions that are too
+  // many.
   const bool drop = last > kMaxDims || size == 1;
   const int64_t step = drop ? 1 : (size + 1) / 2;
   for (int64_t begin = 0; begin < size; begin += step) {
@@ -299,12 +300,12 @@ void run_pointwise(const PointwiseCall& call) {
 
 namespace {
 
-struct Folded {
+struct MergedDim {
   int64_t size, in, out;
 };
 
 // Innermost first, neighbours joined where they lie so.
-void merge(std::vector<Folded>& dims) {
+void merge(std::vector<MergedDim>& dims) {
   std::stable_sort(dims.begin(), dims.end(), [](const Folded& a, const Folded& b) { return a.in < b.in; });
   size_t to = 0;
   for (size_t i = 1; i < dims.size(); ++i) {
@@ -335,7 +336,7 @@ void run_reduce(const ReduceCall& call) {
 
 // The dimensions of a reduction, merged where they can be: those of the results and those that are reduced.
 struct ReduceDims {
-  std::vector<Folded> kept, reduced;
+  std::vector<MergedDim> kept, reduced;
   int64_t count = 1, outputs = 1;  // elements of each result, and results
 };
 
@@ -404,11 +405,12 @@ void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self,
   const auto& [kept, reduced, count, outputs] = dims;
   ReduceArgs args = reduce_args(self, out, second, dims, params);
   const int64_t item = self.itemsize();
-  const auto in_vectors = [&](const std::vector<Folded>& side) {
+  const auto in_vectors = [&](const std::vector<MergedDim>& side) {
     return side[0].in == item && side[0].size % kVector == 0;
   };
-  const auto outer_fit = [&](const std::vector<Folded>& side) {
-    return std::all_of(side.begin() + 1, side.end(), [&](const Folded& f) { return f.in % args.unit == 0; });
+  const auto outer_fit = [&](const std::vector<MergedDim>& side) {
+    return std::all_of(side.begin() + 1, side.end(),
+                       [&](const MergedDim& f) { return f.in % args.unit == 0; });
   };
   const bool eights = kernels.by_eight && kernels.by_eight(args.in_dtype);
   args.wide = eights && (args.contiguous ? reduced[0].in == item : in_vectors(reduced) && outer_fit(reduced));
@@ -440,7 +442,7 @@ void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self,
     while (args.group_bits < 5 && count > kVector << args.group_bits) ++args.group_bits;
     launch(kernels.groups, blocks_for(outputs, 256 >> args.group_bits), 256, args, op);
   } else {
-    // Two vectors or more for each thread, so that folding the block is little beside them.
+    // Two vectors or more for each thread, so that reducing across the block costs little beside them.
     const unsigned threads = part >= 16384 ? 512 : part >= 8192 ? 256 : part >= 2048 ? 128 : 64;
     launch(kernels.rows, dim3(static_cast<unsigned>(std::min<int64_t>(outputs, 1 << 30)), n_parts), threads,
            args, op);

@@ -64,7 +64,7 @@ struct ReduceArgs {
   char* second;   // of reductions that have two, or null
   void* partial;  // accumulators of the parts, when the reduced elements are divided among blocks
   double param[2];
-  int64_t count;          // elements folded into one result
+  int64_t count;          // elements reduced to one result
   uint32_t outputs;       // results
   uint32_t length, part;  // reduced elements, and how many of them one block takes
   uint32_t parts;
@@ -78,20 +78,21 @@ struct ReduceArgs {
   Geometry<1> reduced;
 };
 
-// From so many results on, a block folds the parts of 32 of them, else of one.
+// From so many results on, a block reduces the parts of 32 of them, else of one.
 constexpr uint32_t kFinishByColumns = 1024;
 
 struct ReduceKernels {
   void (*rows)(const ReduceArgs) = nullptr;          // a block for each result
   void (*groups)(const ReduceArgs) = nullptr;        // some threads of a warp for each result
   void (*columns)(const ReduceArgs) = nullptr;       // neighbouring threads for neighbouring results
-  void (*finish)(const ReduceArgs) = nullptr;        // folds the parts
+  void (*finish)(const ReduceArgs) = nullptr;        // reduces the parts
   void (*wide_columns)(const ReduceArgs) = nullptr;  // columns by eight
   bool (*by_eight)(DType) = nullptr;                 // whether elements of a dtype are taken by eight
   int accumulator = 0;                               // bytes
 };
 
-// Folds the dimensions in `mask`. Reductions of pairs write two results of one shape, each if it is defined.
+// Reduces the dimensions in `mask`. Reductions of pairs write two results of one shape, each if it is
+// defined.
 void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self, uint64_t mask,
                const Tensor& out, const Tensor& second, const double (&params)[2]);
 

@@ -1,6 +1,6 @@
 // The kernels of a reduction record from its scalar arithmetic. Work is divided by blocks, groups of threads
-// or columns; where there are few results and much to fold, the reduced elements are divided too, and a
-// second kernel folds the parts in a fixed order, so that results do not change from run to run.
+// or columns; where there are few results of many elements, the reduced elements are divided too, and a
+// second kernel reduces the parts in a fixed order, so that results do not change from run to run.
 #pragma once
 
 #include "cuda/engine/device.cuh"
@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(256) reduce_wide_columns(const __grid_constant
 #pragma unroll
   for (int j = 0; j < kVector; ++j) shared[threadIdx.y][j * 32 + threadIdx.x] = total[j];
   __syncthreads();
-  // Each row of threads folds one of the eight columns of all threads.
+  // Each row of threads reduces one of the eight columns of all threads.
   A sum = shared[0][threadIdx.y * 32 + threadIdx.x];
 #pragma unroll
   for (int k = 1; k < 8; ++k) sum = K::combine(sum, shared[k][threadIdx.y * 32 + threadIdx.x]);

@@ -222,7 +222,7 @@ void gemm(const GemmArgs& g, DType result) {
   Tensor hold_a, hold_b, hold_bias;
   if (!a.fits(g.m, g.k)) hold_a = gathered(a, g.batch, g.m, g.k, g.dtype, g.device);
   if (!b.fits(g.k, g.n)) hold_b = gathered(b, g.batch, g.k, g.n, g.dtype, g.device);
-  // Matrices of a batch that begin anywhere would be multiplied number by number.
+  // Matrices of a batch that begin anywhere would be multiplied element by element.
   if (g.batch > 1 && size_of(g.dtype) == 2) {
     if (!hold_a.defined() && g.k % 8 == 0 && uneven(a, g.dtype))
       hold_a = gathered(a, g.batch, g.m, g.k, g.dtype, g.device);

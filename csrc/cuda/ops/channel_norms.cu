@@ -2,7 +2,7 @@
 // definitions.
 //
 // Of planes a batch takes two kernels each way: the sums of pieces, which the blocks that write the result
-// fold anew for their channel. Where channels lie side by side a small kernel folds them in between.
+// fold anew for their channel. Where channels lie side by side a small kernel reduces them in between.
 #include "cuda/engine/kernels.h"
 #include "cuda/ops/channels.cuh"
 #include "cuda/runtime/launch.h"

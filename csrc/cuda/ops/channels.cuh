@@ -1,9 +1,9 @@
-// Folds and maps over the channels of (batch, channels, space), for batch and group normalisation.
+// Reductions and maps over the channels of (batch, channels, space), for batch and group normalisation.
 //
 // Two layouts. Planes: the elements of a channel are runs of `spatial` neighbours, one of each sample; a
 // block takes a piece of one channel. Rows: channels lie side by side; a thread takes neighbouring channels
 // of many rows. Elements go by 16 bytes where the layout allows it. Sums of pieces go through memory and are
-// folded in a fixed order, so that results do not depend on the order in which blocks run.
+// reduced in a fixed order, so that results do not depend on the order in which blocks run.
 #pragma once
 
 #include "cuda/engine/packs.cuh"
@@ -53,8 +53,8 @@ struct ChannelArgs {
   Numbers mean, rstd;  // given ones, or those to keep
   Numbers running_mean, running_var;
   Numbers grad_weight, grad_bias;
-  void* parts = nullptr;  // pairs of numbers: of pieces, to be folded, or of channels
-  Pieces folded;          // what the parts are of; of no items: they are folded already
+  void* parts = nullptr;  // pairs of numbers: of pieces, to be reduced, or of channels
+  Pieces folded;          // what the parts are of; of no items: they are reduced already
   double momentum = 0, eps = 0;
 };
 
@@ -270,8 +270,8 @@ __global__ void __launch_bounds__(kBlock, 4) plane_sums(const __grid_constant__ 
     static_cast<Pair<A>*>(a.parts)[int64_t(plane) * a.pieces.count + blockIdx.y] = {sum, product};
 }
 
-// Without an output: the gradients of the parameters alone. Folded parts are, for each group, by_distance and
-// the constant.
+// Without an output: the gradients of the parameters alone. Reduced parts are, for each group, by_distance
+// and the constant.
 template <class T, int V, bool training>
 __global__ void __launch_bounds__(kBlock, 4) plane_gradient(const __grid_constant__ ChannelArgs a) {
   using A = typename AccumulateIn<T>::type;
@@ -490,8 +490,8 @@ __global__ void __launch_bounds__(kBlock, 3) row_gradient(const __grid_constant_
 
 // ---------------------------------------------------------------- groups of channels
 
-// A warp for each group: the sums of its planes become, for the group, the slopes by the distance from the
-// mean and the constants; `totals` are the planes' sums.
+// A warp for each group: the sums of its planes become, for the group, the derivatives by the distance from
+// the mean and the constants; `totals` are the planes' sums.
 template <class A>
 __global__ void __launch_bounds__(kBlock)
     finish_groups(const __grid_constant__ ChannelArgs a, Pair<A>* const totals, Pair<A>* const slopes,

@@ -1,5 +1,5 @@
 // Variance, its root and the mean of a tensor, read once: counts, means and sums of squares around them are
-// folded as those of parts.
+// combined as those of parts.
 #include <limits>
 
 #include "cuda/engine/kernels.h"

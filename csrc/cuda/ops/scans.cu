@@ -1,6 +1,7 @@
-// Scans along a dimension: running sums, products, log-sum-exps and extremes. Lines are cut into parts where
-// there are too few of them for the device; then a launch folds each part, and the next begins with the folds
-// of the parts before its own. The order of all steps is fixed, so results are the same in every run.
+// Scans along a dimension: running sums, products, log-sum-exps and extremes. Lines are split into parts
+// where there are too few of them for the device; then a launch reduces each part, and the next begins with
+// the results of the parts before its own. The order of all steps is fixed, so results are the same in every
+// run.
 #include <cub/block/block_exchange.cuh>
 #include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
@@ -14,7 +15,7 @@ namespace fl::cuda {
 
 namespace {
 
-// ---------------------------------------------------------------- what is folded
+// ---------------------------------------------------------------- what is accumulated
 
 struct Product {
   template <class T>
@@ -31,7 +32,7 @@ struct LogSumExp {
   }
 };
 
-// The running fold of numbers.
+// The accumulated value of numbers.
 template <class T, class F>
 struct Numbers {
   using Value = T;
@@ -89,7 +90,8 @@ struct Cut {
 
 constexpr int kPer = 8;  // elements of a thread at a time
 
-// A block for each part of a line of neighbours: its fold, in a fixed order, but not that of the elements.
+// A block for each part of a line of neighbours: its reduction, in a fixed order, but not that of the
+// elements.
 template <class R, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     fold_parts(const __grid_constant__ R r, const __grid_constant__ Cut c, typename R::Value* folds) {
@@ -113,7 +115,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) folds[blockIdx.x] = whole;
 }
 
-// The same blocks with the running folds, which begin with those of the parts before.
+// The same blocks with the accumulated values, which begin with those of the parts before.
 template <class R, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     scan_parts(const __grid_constant__ R r, const __grid_constant__ Cut c, const typename R::Value* folds) {

@@ -239,7 +239,7 @@ class DeviceMemory {
     key.stream = stream;
     const auto it = free.lower_bound(&key);
     if (it == free.end() || (*it)->stream != stream) return nullptr;
-    // A large block is not cut up for a much smaller one that would leave most of it idle.
+    // A large block is not split for a much smaller one that would leave most of it idle.
     if (!small && size < kOwnSegment && (*it)->size >= size_t(200) << 20 && (*it)->whole()) return nullptr;
     Block* block = *it;
     free.erase(it);

@@ -364,7 +364,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         return float((density * error).sum().item())
 
     def _search(self) -> tuple[float, float]:
-        """Cuts quantiles of 1e-5 off either end, the one that takes away more bins, while the error falls."""
+        """Clips quantiles of 1e-5 at either end, the one that takes away more bins, while the error falls."""
         low, width = self.min_val.item(), (self.max_val.item() - self.min_val.item()) / self.bins
         counts = self.histogram.double().cumsum(0).tolist()
         total, stride = counts[-1], 1e-5

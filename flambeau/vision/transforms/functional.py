@@ -389,7 +389,7 @@ def rotate(
             [[-0.5 * width, -0.5 * height, 1.0], [-0.5 * width, 0.5 * height, 1.0],
              [0.5 * width, 0.5 * height, 1.0], [0.5 * width, -0.5 * height, 1.0]]
         ) @ flambeau.tensor(matrix).reshape(2, 3).t()  # fmt: skip
-        # Cut after four digits, so that what is an integer but for rounding stays one.
+        # Truncated after four digits, so that what is an integer but for rounding stays one.
         middle = (width * 0.5, height * 0.5)
         low = [math.floor(math.trunc((v + m) * 1e4) / 1e4) for v, m in zip(corners.amin(0).tolist(), middle)]
         high = [math.ceil(math.trunc((v + m) * 1e4) / 1e4) for v, m in zip(corners.amax(0).tolist(), middle)]

@@ -1,11 +1,11 @@
-"""Numbers among truth values, and truth values among numbers, in compiled functions."""
+"""Numbers among booleans, and booleans among numbers, in compiled functions."""
 
 import pytest
 
 import flambeau as fl
 
 
-def test_truth_values_are_filled_with_truth_values():
+def test_booleans_are_filled_with_booleans():
     def function(x):
         x.fill_(0.5)
         return x & fl.full((2,), 0.25, dtype=fl.bool)
@@ -24,7 +24,7 @@ def test_numbers_among_truth_values_are_true_unless_zero(value):
     assert function(x).tolist() == fl.compile(function)(x).tolist() == [bool(value), False]
 
 
-def test_truth_values_among_numbers_are_numbers():
+def test_booleans_among_numbers_are_numbers():
     def function(x):
         return True**x + fl.where(x > 1, True, x)
 
