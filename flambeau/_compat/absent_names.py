@@ -17,7 +17,7 @@ _UNBACKED = "it is a part of PyTorch's own symbols for sizes that depend on data
 _ROCM = "ROCm is not supported"
 _GPU = "this part of CUDA is not written"
 
-_FSDP = "DataParallelMeshDims FlatParameter"
+_FSDP = "FlatParameter"
 _CHECKPOINT = "distributed.checkpoint"
 
 TABLE: dict[str, tuple[str, str]] = {

@@ -23,8 +23,8 @@ from flambeau.distributed.fsdp._parameters import ParameterGroup, ShardedParamet
 from flambeau.distributed.tensor.placement_types import Shard
 
 __all__ = [
-    "CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle", "fully_shard",
-    "register_fsdp_forward_method",
+    "CPUOffloadPolicy", "DataParallelMeshDims", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle",
+    "fully_shard", "register_fsdp_forward_method", "share_comm_ctx",
 ]  # fmt: skip
 
 
@@ -48,6 +48,43 @@ class CPUOffloadPolicy(OffloadPolicy):
     """Where parts are kept: in the memory of the host."""
 
     pin_memory: bool = True
+
+
+@dataclass(frozen=True)
+class DataParallelMeshDims:
+    """Names of the dimensions of a mesh over which `fully_shard` divides, and over which it replicates."""
+
+    shard: str | tuple[str, ...] | None = None
+    replicate: str | tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.shard or self.replicate):
+            raise ValueError("[DataParallelMeshDims] expected shard or replicate, got neither")
+
+    @property
+    def shard_names(self) -> tuple[str, ...]:
+        return (self.shard,) if isinstance(self.shard, str) else tuple(self.shard or ())
+
+    @property
+    def replicate_names(self) -> tuple[str, ...]:
+        return (self.replicate,) if isinstance(self.replicate, str) else tuple(self.replicate or ())
+
+    def of(self, mesh: DeviceMesh) -> DeviceMesh:
+        """The mesh that `fully_shard` works with: replicas first, each kind of dimension flattened to one."""
+        if not self.shard_names:
+            raise NotImplementedError(
+                "[fully_shard] expected a dimension to shard over in dp_mesh_dims, got replicas only"
+            )
+        flat = [
+            names[0] if len(names) == 1 else mesh[names]._flatten().mesh_dim_names[0]  # type: ignore[index]
+            for names in (self.replicate_names, self.shard_names)
+            if names
+        ]
+        return mesh[tuple(flat)] if len(flat) > 1 else mesh[flat[0]]
+
+
+def share_comm_ctx(modules: list[Any]) -> None:
+    """Modules that follow each other, as the stages of a pipeline do, share streams: here all do."""
 
 
 class UnshardHandle:
@@ -168,13 +205,9 @@ class FSDPModule(flambeau.nn.Module):
             state.group.reduces = requires_gradient_sync
 
     def set_requires_all_reduce(self, requires_all_reduce: bool, *, recurse: bool = True) -> None:
-        """Whether gradients are also summed over replicas, where a mesh has them."""
-        replicated = any(state.group.replicate_group is not None for state in self._states(recurse))
-        if not requires_all_reduce and replicated:
-            raise NotImplementedError(
-                "[set_requires_all_reduce] expected True for a mesh with replicas, got False; set_requires_gradient_sync"
-                "(False) accumulates gradients without any communication"
-            )
+        """Whether gradients are also summed over replicas, where a mesh has them; if not, they wait for a pass that does."""
+        for state in self._states(recurse):
+            state.group.sums_replicas = requires_all_reduce
 
     def set_reshard_after_forward(self, reshard_after_forward: bool, recurse: bool = True) -> None:
         for state in self._states(recurse):
@@ -197,11 +230,44 @@ class FSDPModule(flambeau.nn.Module):
         """The same for backward."""
         self._fsdp_state.backward_prefetch = [module._fsdp_state for module in modules]
 
-    # Hints about when parameters are gathered, which change no result: they are gathered when they are needed.
+    def set_all_reduce_hook(self, hook: Callable[[Any], None], *, stream: Any = None) -> None:
+        """A function of this module's reduced gradients, all in one flat tensor, which it may change in place."""
+        self._fsdp_state.group.all_reduce_hook = hook
+
+    def set_custom_all_gather(self, comm: Any) -> None:
+        """What gathers this module's parameters: `comm(output, input, group, async_op)`, with memory from `comm.allocate`."""
+        self._fsdp_state.group.all_gather = comm
+
+    def set_custom_reduce_scatter(self, comm: Any) -> None:
+        """What reduces this module's gradients: `comm(output, input, group, op, async_op)`, with memory from `comm.allocate`."""
+        self._fsdp_state.group.reduce_scatter = comm
+
+    def set_reduce_scatter_unused_params(self, reduce_scatter_unused_params: bool, *, recurse: bool = True) -> None:
+        """Whether parameters without a gradient are reduced as zeros, for ranks that use different ones."""
+        for state in self._states(recurse):
+            state.group.fills_unused = reduce_scatter_unused_params
+
+    def reset_iter_state(self) -> None:
+        """After an error in the middle of forward or backward: parts again, ready for the next step."""
+        for state in self._states():
+            state.queued = False
+            state.group.forget_step()
+
+    # Hints about when and where tensors are communicated, which change no result.
 
     def set_unshard_in_backward(self, unshard_in_backward: bool) -> None: ...
 
     def set_force_sum_reduction_for_comms(self, enable: bool) -> None: ...
+
+    def set_post_optim_event(self, event: Any) -> None: ...
+
+    def set_allocate_memory_from_process_group_for_comm(self, enable: bool) -> None: ...
+
+    def set_separate_reduce_scatter_group(self, enable: bool = True, *, recurse: bool = True) -> None: ...
+
+    def set_reduce_scatter_max_input_buffers(self, max_input_buffers: int, *, recurse: bool = True) -> None: ...
+
+    def set_symm_mem_for_comm(self, backend: str = "NCCL") -> None: ...
 
     def _set_unshard_async_op(self, async_op: bool) -> None: ...
 
@@ -262,6 +328,10 @@ def fully_shard(
         if isinstance(one, FSDPModule):
             raise AssertionError("[fully_shard] expected a module that is not sharded yet, got one that is")
     mesh = mesh or _default_mesh()
+    if dp_mesh_dims is not None:
+        if any(hasattr(parameter, "placements") for one in modules for parameter in one.parameters()):
+            raise NotImplementedError("[fully_shard] expected plain parameters with dp_mesh_dims, got distributed ones")
+        mesh = dp_mesh_dims.of(mesh)
     if mesh.ndim not in (1, 2):
         raise ValueError(f"[fully_shard] fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
     if isinstance(offload_policy, CPUOffloadPolicy) and mesh.device_type != "cpu":

@@ -151,6 +151,10 @@ class ShardedParameter:
             self.accumulated = None
         return gradient
 
+    def zeros(self) -> Any:
+        """The gradient of a whole that was not used."""
+        return flambeau.zeros(self.shape, dtype=self.compute_dtype, device=self.padded.device)
+
     def padded_gradient(self, gradient: Any, dtype: Any) -> Any:
         """A gradient as equally large parts for all ranks, one after the other."""
         rows = gradient.to(dtype).movedim(self.dim, 0) if self.shape else gradient.to(dtype).view(1)
@@ -171,6 +175,12 @@ class ShardedParameter:
             self.sharded.grad._local_tensor.add_(gradient._local_tensor)
 
 
+def _wait(work: Any) -> None:
+    """A collective of a program's own may have ended already, and return nothing."""
+    if work is not None:
+        work.wait()
+
+
 class ParameterGroup:
     """The parameters that are gathered and reduced together."""
 
@@ -184,6 +194,12 @@ class ParameterGroup:
         self.is_whole = False
         self.is_root = True  # no other group's module contains this one's
         self.comm_hook: tuple[Any, Any] | None = None  # of programs, in place of the reduction
+        self.all_reduce_hook: Any = None  # of programs: gets the reduced gradients of the parts before they are stored
+        self.all_gather: Any = None  # of programs, in place of the collectives
+        self.reduce_scatter: Any = None
+        self.sums_replicas = True
+        self.fills_unused = False  # parameters without a gradient are reduced as zeros
+        self._of_replica: dict[tuple[int, ...], Any] = {}  # gradients that were not summed over the replicas yet
         self._pending = 0
         self._gathering: list[tuple[Any, list[ShardedParameter], Any, Any]] = []
         self._gathered_version = 0
@@ -191,7 +207,8 @@ class ParameterGroup:
 
     def fits_graph(self) -> bool:
         """Whether a captured graph can gather and reduce (`_in_graph.py`)."""
-        return self.reduces and self.comm_hook is None and not self.is_whole
+        custom = (self.comm_hook, self.all_reduce_hook, self.all_gather, self.reduce_scatter)
+        return self.reduces and self.sums_replicas and not any(custom) and not self.is_whole
 
     def unshard(self, cast: bool = True) -> None:
         """Gathers the parameters, in the dtype of computation or, without `cast`, in their own."""
@@ -212,10 +229,30 @@ class ParameterGroup:
             for dtype in dict.fromkeys(dtypes):
                 members = [p for p, own in zip(self.parameters, dtypes) if own == dtype]
                 flat = flambeau.cat([parameter.padded.reshape(-1).to(dtype) for parameter in members])
-                whole = flat.new_empty(self.shard_group.size(), flat.numel())
-                work = collectives.all_gather_into_tensor(whole, flat, self.shard_group, async_op=True)
-                self._gathering.append((work, members, flat, whole))
+                whole = self._new(self.all_gather, flat, self.shard_group.size() * flat.numel())
+                gather = self.all_gather or collectives.all_gather_into_tensor
+                work = gather(whole, flat, self.shard_group, async_op=True)
+                self._gathering.append((work, members, flat, whole.view(self.shard_group.size(), -1)))
         self._gathered_version = self._version()
+
+    @staticmethod
+    def _new(allocator: Any, like: Any, size: int) -> Any:
+        """Memory for a collective, from a program's own if it has one."""
+        return (
+            like.new_empty(size)
+            if allocator is None
+            else allocator.allocate([size], dtype=like.dtype, device=like.device)
+        )
+
+    def forget_step(self) -> None:
+        """Parts again after a step that an error ended; what it began is waited for and dropped."""
+        for work, *_ in (*self._gathering, *self._reducing):
+            _wait(work)
+        self._gathering, self._reducing, self._pending = [], [], 0
+        for parameter in self.parameters:
+            if parameter.unsharded is not None:
+                parameter.unsharded.grad = None
+        self.reshard()
 
     def _version(self) -> int:
         return sum(parameter.padded._version for parameter in self.parameters)
@@ -227,12 +264,12 @@ class ParameterGroup:
         if self._version() != self._gathered_version:
             # Parts were written since, on all ranks alike: what was gathered ahead is out of date.
             for work, *_ in gathering:
-                work.wait()
+                _wait(work)
             self.start_gathering()
             gathering, self._gathering = self._gathering, []
         with flambeau.no_grad():
             for work, members, _, whole in gathering:
-                work.wait()
+                _wait(work)
                 columns = whole.split([parameter.padded.numel() for parameter in members], 1)
                 for parameter, column in zip(members, columns):
                     parameter.fill(list(column.contiguous().unbind(0)))
@@ -288,11 +325,16 @@ class ParameterGroup:
                 if parameter.unsharded is not None and parameter.unsharded.grad is not None:
                     parameter.accumulated = parameter.take_gradient()
             return
-        gradients = [(parameter, parameter.take_gradient()) for parameter in self.parameters]
+        gradients = [(parameter, self._gradient(parameter)) for parameter in self.parameters]
         present = [(parameter, gradient) for parameter, gradient in gradients if gradient is not None]
         with flambeau.no_grad():
             for dtype in {self._reduce_dtype(gradient) for _, gradient in present}:
                 self._reduce([pair for pair in present if self._reduce_dtype(pair[1]) == dtype], dtype)
+
+    def _gradient(self, parameter: ShardedParameter) -> Any:
+        gradient = parameter.take_gradient()
+        is_unused = gradient is None and self.fills_unused and parameter.sharded.requires_grad
+        return parameter.zeros() if is_unused else gradient
 
     def _reduce_dtype(self, gradient: Any) -> Any:
         return self.policy.reduce_dtype or gradient.dtype
@@ -306,8 +348,12 @@ class ParameterGroup:
             hook(state, rows.contiguous().view(-1), own)
             self._store(members, own)
             return
-        rows = rows.contiguous()
-        work = collectives.reduce_scatter_tensor(own, rows, ReduceOp.SUM, self.shard_group, async_op=True)
+        rows = rows.contiguous().view(-1)
+        if self.reduce_scatter is not None:
+            rows = self._new(self.reduce_scatter, rows, rows.numel()).copy_(rows)
+            own = self._new(self.reduce_scatter, rows, own.numel())
+        scatter = self.reduce_scatter or collectives.reduce_scatter_tensor
+        work = scatter(own, rows, group=self.shard_group, op=ReduceOp.SUM, async_op=True)
         self._reducing.append((work, members, rows, own))
 
     def finish_reducing(self) -> None:
@@ -316,11 +362,25 @@ class ParameterGroup:
         ranks = self.shard_group.size() * (self.replicate_group.size() if self.replicate_group else 1)
         with flambeau.no_grad():
             for work, members, _, own in reducing:
-                work.wait()
-                if self.replicate_group is not None:
-                    collectives.all_reduce(own, ReduceOp.SUM, self.replicate_group)
+                _wait(work)
+                if self.replicate_group is not None and not self._sum_replicas(members, own):
+                    continue
                 own.div_(self.divide_factor or ranks)
+                if self.all_reduce_hook is not None:
+                    self.all_reduce_hook(own)
                 self._store(members, own)
+
+    def _sum_replicas(self, members: list[ShardedParameter], own: Any) -> bool:
+        """Sums over the replicas, or keeps the gradients until a later backward pass does."""
+        key = tuple(map(id, members))
+        waiting = self._of_replica.pop(key, None)
+        if waiting is not None:
+            own.add_(waiting)
+        if not self.sums_replicas:
+            self._of_replica[key] = own
+            return False
+        collectives.all_reduce(own, ReduceOp.SUM, self.replicate_group)
+        return True
 
     def _store(self, members: list[ShardedParameter], own: Any) -> None:
         for parameter, part in zip(members, own.split([parameter.padded.numel() for parameter in members])):
