@@ -80,6 +80,8 @@ class Partial(Placement):
         self.reduce_op = reduce_op
 
     def __repr__(self) -> str:
+        if self.reduce_op.startswith("norm"):
+            return f"_NormPartial({float(self.reduce_op.removeprefix('norm')):g})"
         return f"Partial({self.reduce_op})"
 
     def __str__(self) -> str:

@@ -33,7 +33,9 @@ def results(program, ranks, folder, oracle):
 
 
 def differences(path, expected, got):
-    """Where two results differ, in words."""
+    """Where two results differ, in words. Where a case says that PyTorch refuses something, anything is fine."""
+    if isinstance(expected, dict) and "refused" in expected:
+        return []
     if isinstance(expected, dict) and "raised" in expected:
         raised = isinstance(got, dict) and expected["raised"][0] in got.get("raised", ())
         alike = isinstance(got, dict) and "raised" in got and {"RuntimeError", "DistError"} & {*expected["raised"]}

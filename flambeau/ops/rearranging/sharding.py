@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from flambeau.ops.rules import sharding
-from flambeau.ops.sharding import Call, Decision, Placement, R, Shard, along
+from flambeau.ops.sharding import Call, Decision, R, Shard, along
 
 sharding("flip", "roll")(along(lambda call: call.arguments["dims"] or range(call.tensors[0].dim())))
 
 
 def _join(call: Call, dim: int, added: int) -> Decision:
     """Tensors side by side along a dimension of the result, which may be an `added` one."""
-    shard = call.shard()
-    if shard is None:
+    if call.shard() is None:
         same = all(placement == call.placements[0] for placement in call.placements)
         return call.all(call.placements[0] if same else R)
-    result: Placement = Shard(shard.dim + (added and dim <= shard.dim))
-    return call.all(R) if result == Shard(dim) else call.all(shard, result)
+    for shard in call.placements:
+        result = Shard(shard.dim + (added and dim <= shard.dim)) if isinstance(shard, Shard) else Shard(dim)
+        if result != Shard(dim):
+            return call.all(shard, result)
+    return call.all(R)
+
+
+@sharding("repeat")
+def repeat(call: Call) -> Decision | None:
+    """Divided as the argument, along a dimension that is not repeated."""
+    placement, times = call.placements[0], call.arguments["repeats"]
+    if not isinstance(placement, Shard):
+        return call.first(placement)
+    dim = placement.dim + len(times) - call.tensors[0].dim()
+    return call.first(placement, Shard(dim)) if times[dim] == 1 else None
 
 
 @sharding("cat")
