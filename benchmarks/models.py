@@ -20,9 +20,15 @@ class Task(NamedTuple):
 
 def make(torch: Any, name: str, small: bool = False) -> Task:
     torch.manual_seed(0)
-    return {"mlp": _mlp, "classifier": _classifier, "lstm": _lstm, "resnet18": _resnet18, "gpt": _gpt}[name](
-        torch, small
-    )
+    makers = {
+        "mlp": _mlp,
+        "classifier": _classifier,
+        "lstm": _lstm,
+        "resnet18": _resnet18,
+        "gpt": _gpt,
+        "wide gpt": _wide_gpt,
+    }
+    return makers[name](torch, small)
 
 
 def _classes(torch: Any, shape: tuple[int, ...], classes: int = 10) -> Callable[[int], tuple[Any, Any]]:
@@ -114,8 +120,17 @@ def _resnet18(torch: Any, small: bool) -> Task:
 
 
 def _gpt(torch: Any, small: bool) -> Task:
+    return _gpt_of(torch, (32, 16, 2, 2, 16, 4) if small else (256, 256, 4, 4, 128, 8))
+
+
+def _wide_gpt(torch: Any, small: bool) -> Task:
+    """100 MB of parameters and few tokens: communication takes a part of the step that can be measured."""
+    return _gpt_of(torch, (32, 32, 2, 2, 16, 1) if small else (256, 512, 8, 8, 64, 1))
+
+
+def _gpt_of(torch: Any, sizes: tuple[int, ...]) -> Task:
     nn, F = torch.nn, torch.nn.functional
-    vocabulary, d, heads, layers, length, size = (32, 16, 2, 2, 16, 4) if small else (256, 256, 4, 4, 128, 8)
+    vocabulary, d, heads, layers, length, size = sizes
 
     class Block(nn.Module):
         def __init__(self) -> None:

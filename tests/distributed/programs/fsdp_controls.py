@@ -65,7 +65,9 @@ net(mine).square().mean().backward()
 check(net, times=2)
 
 # The dimensions of a larger mesh that are for data.
-net = fully_shard(copy.deepcopy(start), mesh=mesh, dp_mesh_dims=DataParallelMeshDims(shard="shard", replicate="replicate"))
+net = fully_shard(
+    copy.deepcopy(start), mesh=mesh, dp_mesh_dims=DataParallelMeshDims(shard="shard", replicate="replicate")
+)
 net(mine).square().mean().backward()
 check(net)
 net = fully_shard(copy.deepcopy(start), mesh=mesh, dp_mesh_dims=DataParallelMeshDims(shard=("replicate", "shard")))
