@@ -84,9 +84,39 @@ def _root(op: str, group: ProcessGroup, rank: int | None, group_rank: int | None
     return get_group_rank(group, rank)
 
 
+watchers: list[Callable[[str], None]] = []  # told of each collective by its operator (`tensor.debug.CommDebugMode`)
+_names: list[str] = []  # by which operator the collective goes that runs next, where another one runs it
+
+
+def name_next(operator: str) -> None:
+    """The next collective is told to watchers as part of this operator."""
+    if watchers:
+        _names.append(operator)
+
+
+def _tell(method: str, arguments: tuple[Any, ...], result: Any) -> None:
+    """Tells watchers of a collective by PyTorch's name for it, which has another one for lists than for whole tensors."""
+    plain = {"all_reduce": "allreduce_", "all_to_all": "alltoall_", "all_gather": "allgather_"}.get(
+        method, f"{method}_"
+    )
+    if method == "barrier":
+        plain = "barrier"
+    elif method == "all_gather" and isinstance(result[0], Tensor):
+        plain = "_allgather_base_"
+    elif method == "reduce_scatter" and arguments[1] and arguments[1][0]._base is not None:
+        plain = "_reduce_scatter_base_"
+    elif method == "all_to_all" and result is not arguments[0]:
+        plain = "alltoall_base_"
+    operator = _names.pop() if _names else f"c10d.{plain}"
+    for watcher in watchers:
+        watcher(operator)
+
+
 def _submit(
     group: ProcessGroup, method: str, arguments: tuple[Any, ...], result: Any, async_op: bool, timeout: Any = None
 ) -> Any:
+    if watchers:
+        _tell(method, arguments, result)
     if _coalescing is not None:
         work = group.run(method, arguments, result, False, timeout)
         _coalescing.append(work)
@@ -148,6 +178,8 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
         # The way of small tensors, where every call counts.
         native = member._native
         if native is not None and not tensor.is_sparse and not tensor.is_complex():
+            if watchers:
+                _tell("all_reduce", (tensor,), [tensor])
             try:
                 native.all_reduce(tensor, op, False, member._limit)
             except DistBackendError as error:

@@ -127,6 +127,7 @@ def all_reduce(self: Any, reduceOp: str, group: Any, tag: str = "") -> Any:
     self = _waited(self)
     if _in_background(self):
         result = self.clone(memory_format=flambeau.contiguous_format)
+        collectives.name_next("c10d_functional.all_reduce")
         work = collectives.all_reduce(result, _reduction(reduceOp), _resolve_group(group, tag), async_op=True)
         return AsyncCollectiveTensor(result, work)
     return flambeau.ops._c10d_functional.all_reduce(self, reduceOp.lower(), _resolve_group_name(group, tag))
@@ -136,6 +137,7 @@ def broadcast(self: Any, src: int, group: Any, tag: str = "") -> Any:
     self = _waited(self)
     if _in_background(self):
         result = self.clone(memory_format=flambeau.contiguous_format)
+        collectives.name_next("c10d_functional.broadcast")
         work = collectives.broadcast(result, group=_resolve_group(group, tag), async_op=True, group_src=src)
         return AsyncCollectiveTensor(result, work)
     return flambeau.ops._c10d_functional.broadcast(self, src, _resolve_group_name(group, tag))
@@ -146,6 +148,7 @@ def all_gather_tensor(self: Any, gather_dim: int, group: Any, tag: str = "") -> 
     member, self = _resolve_group(group, tag), _waited(self)
     if gather_dim == 0 and _in_background(self):
         result = self.new_empty(_gathered_shape(self, member.size()))
+        collectives.name_next("c10d_functional.all_gather_into_tensor")
         work = collectives.all_gather_into_tensor(result, self.contiguous(), member, async_op=True)
         return AsyncCollectiveTensor(result, work)
     whole = flambeau.ops._c10d_functional.all_gather_into_tensor(self, member.size(), member.group_name)
@@ -166,6 +169,7 @@ def reduce_scatter_tensor(self: Any, reduceOp: str, scatter_dim: int, group: Any
     name = reduceOp.lower()
     if _in_background(self):
         result = self.new_empty([self.shape[0] // member.size(), *self.shape[1:]])
+        collectives.name_next("c10d_functional.reduce_scatter_tensor")
         work = collectives.reduce_scatter_tensor(result, self.contiguous(), _reduction(name), member, async_op=True)
         return AsyncCollectiveTensor(result, work)
     return flambeau.ops._c10d_functional.reduce_scatter_tensor(self, name, member.size(), member.group_name)
@@ -180,6 +184,7 @@ def all_to_all_single(self: Any, output_split_sizes: Any, input_split_sizes: Any
     if _in_background(self):
         result = self.new_empty([sum(output_split_sizes), *self.shape[1:]])
         sizes = list(output_split_sizes), list(input_split_sizes)
+        collectives.name_next("c10d_functional.all_to_all_single")
         work = collectives.all_to_all_single(result, self.contiguous(), *sizes, member, async_op=True)
         return AsyncCollectiveTensor(result, work)
     return flambeau.ops._c10d_functional.all_to_all_single(
@@ -227,12 +232,14 @@ reduce_scatter_single = reduce_scatter_tensor
 
 def _run_all_reduce(tensor: Any, op: str, name: str) -> Any:
     result = tensor.clone(memory_format=flambeau.contiguous_format)
+    collectives.name_next("c10d_functional.all_reduce")
     collectives.all_reduce(result, _reduction(op), groups._resolve_process_group(name))
     return result
 
 
 def _run_broadcast(tensor: Any, src: int, name: str) -> Any:
     result = tensor.clone(memory_format=flambeau.contiguous_format)
+    collectives.name_next("c10d_functional.broadcast")
     collectives.broadcast(result, group=groups._resolve_process_group(name), group_src=src)
     return result
 
@@ -244,6 +251,7 @@ def _gathered_shape(tensor: Any, size: int) -> list[int]:
 
 def _run_all_gather(tensor: Any, size: int, name: str) -> Any:
     result = tensor.new_empty(_gathered_shape(tensor, size))
+    collectives.name_next("c10d_functional.all_gather_into_tensor")
     collectives.all_gather_into_tensor(result, tensor.contiguous(), groups._resolve_process_group(name))
     return result
 
@@ -251,6 +259,7 @@ def _run_all_gather(tensor: Any, size: int, name: str) -> Any:
 def _run_reduce_scatter(tensor: Any, op: str, size: int, name: str) -> Any:
     result = tensor.new_empty([tensor.shape[0] // size, *tensor.shape[1:]])
     member = groups._resolve_process_group(name)
+    collectives.name_next("c10d_functional.reduce_scatter_tensor")
     collectives.reduce_scatter_tensor(result, tensor.contiguous(), _reduction(op), member)
     return result
 
@@ -258,6 +267,7 @@ def _run_reduce_scatter(tensor: Any, op: str, size: int, name: str) -> Any:
 def _run_all_to_all(tensor: Any, output_sizes: list[int], input_sizes: list[int], name: str) -> Any:
     result = tensor.new_empty([sum(output_sizes), *tensor.shape[1:]])
     member = groups._resolve_process_group(name)
+    collectives.name_next("c10d_functional.all_to_all_single")
     collectives.all_to_all_single(result, tensor.contiguous(), list(output_sizes), list(input_sizes), member)
     return result
 
@@ -297,6 +307,13 @@ def _define() -> None:
             library.define(name, schema[schema.index("(") :])
             library.impl(name, ("cpu", "cuda"), kernel)
             library.register_fake(name, shape)
+
+    # Names under which plain collectives are counted (`tensor.debug.CommDebugMode`); they are called by their functions.
+    for name in (
+        "allreduce_", "broadcast_", "allgather_", "_allgather_base_", "reduce_scatter_", "_reduce_scatter_base_", "reduce_",
+        "gather_", "scatter_", "alltoall_", "alltoall_base_", "barrier", "send_", "receive_",
+    ):  # fmt: skip
+        library.define(f"c10d::{name}", "(Tensor[] tensors) -> ()")
 
     def derivative(name: str, backward: Any, keep: Any) -> None:
         library.register_autograd(f"_c10d_functional::{name}", backward, setup_context=keep)

@@ -195,7 +195,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 def get_backend(group: Any = None) -> Backend:
     member = _member_group(group)
-    if member is None:
+    if not isinstance(member, ProcessGroup):
         raise ValueError("[get_backend] Invalid process group specified")
     return Backend(member._config_name)
 

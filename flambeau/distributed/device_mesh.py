@@ -183,12 +183,13 @@ class DeviceMesh:
                     f"{[*self.mesh_dim_names, *root._flattened]}."
                 )
         dims = [self.mesh_dim_names.index(name) for name in wanted]
+        if dims != sorted(dims):
+            raise KeyError(
+                f"[DeviceMesh] Invalid mesh_dim_names {wanted} specified: expected the order of {self.mesh_dim_names}."
+            )
         coordinate = self._coordinate or [0] * self.ndim
         index = tuple(slice(None) if dim in dims else coordinate[dim] for dim in range(self.ndim))
-        part = self.mesh[index]
-        order = sorted(dims)
-        part = part.permute([order.index(dim) for dim in dims])
-        return self._part(part, wanted, [self._dim_groups[dim] for dim in dims] if self._dim_groups else [])
+        return self._part(self.mesh[index], wanted, [self._dim_groups[dim] for dim in dims] if self._dim_groups else [])
 
     def _part(self, ranks: Any, names: tuple[str, ...] | None, members: list[Any]) -> DeviceMesh:
         mesh = DeviceMesh.__new__(DeviceMesh)

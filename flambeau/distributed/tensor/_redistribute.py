@@ -21,13 +21,12 @@ __all__ = ["redistribute_local"]
 _OPS = {
     "sum": ReduceOp.SUM, "avg": ReduceOp.AVG, "max": ReduceOp.MAX, "min": ReduceOp.MIN, "product": ReduceOp.PRODUCT,
 }  # fmt: skip
-communications: list[tuple[str, int]] = []  # what ran while somebody counts (`debug.CommDebugMode`)
-counting = 0
 
 
 def _note(kind: str, tensor: Any) -> None:
-    if counting:
-        communications.append((kind, tensor.numel() * tensor.element_size()))
+    """Counts the collective that follows as an operator of graphs, which it is on tensors without data."""
+    if not tensor.is_meta:
+        collectives.name_next(f"c10d_functional.{kind}")
 
 
 def _chunk(tensor: Any, dim: int, count: int, index: int) -> Any:

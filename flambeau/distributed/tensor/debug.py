@@ -6,7 +6,7 @@ import itertools
 from collections import defaultdict
 from typing import Any
 
-from flambeau.distributed.tensor import _redistribute
+from flambeau.distributed import _collectives as collectives
 from flambeau.distributed.tensor.placement_types import Shard
 
 __all__ = ["CommDebugMode", "visualize_sharding"]
@@ -39,31 +39,29 @@ def _part_at(shape: Any, mesh_shape: Any, placements: Any, place: Any) -> tuple[
 
 
 class CommDebugMode:
-    """A `with` block that counts the collectives inside."""
+    """A `with` block that counts the collectives inside: those of distributed tensors, functional ones and plain ones."""
+
+    def __init__(self) -> None:
+        self._seen: list[str] = []
 
     def __enter__(self) -> CommDebugMode:
-        _redistribute.counting += 1
-        self._start = len(_redistribute.communications)
+        self._seen = []
+        self._watcher = self._seen.append
+        collectives.watchers.append(self._watcher)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._seen = _redistribute.communications[self._start :]
-        _redistribute.counting -= 1
-        if not _redistribute.counting:
-            _redistribute.communications.clear()
-
-    def _kinds(self) -> list[str]:
-        seen = getattr(self, "_seen", None)
-        return [kind for kind, _ in (_redistribute.communications[self._start :] if seen is None else seen)]
+        collectives.watchers.remove(self._watcher)
 
     def get_total_counts(self) -> int:
-        return len(self._kinds())
+        return len(self._seen)
 
     def get_comm_counts(self) -> Any:
         import flambeau
         from flambeau.distributed import _functional_collectives  # noqa: F401
 
         counts: Any = defaultdict(int)
-        for kind in self._kinds():
-            counts[getattr(flambeau.ops.c10d_functional, kind)] += 1
+        for operator in self._seen:
+            namespace, _, name = operator.partition(".")
+            counts[getattr(getattr(flambeau.ops, namespace), name)] += 1
         return counts
