@@ -251,7 +251,32 @@ PyObject* package_facts(PyObject*, PyObject* o) {
   });
 }
 
+// _package_names(package): names of its inputs, and of its outputs.
+PyObject* package_names(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    const Package& package = package_of(o);
+    Object inputs = own(PyList_New(0)), outputs = own(PyList_New(0));
+    for (const auto& input : package.inputs())
+      check(PyList_Append(inputs.get(), own(PyUnicode_FromString(input.name.c_str())).get()));
+    for (const std::string& output : package.outputs())
+      check(PyList_Append(outputs.get(), own(PyUnicode_FromString(output.c_str())).get()));
+    return check(PyTuple_Pack(2, inputs.get(), outputs.get()));
+  });
+}
+
+// _package_operators(package): names of the operators that runs call.
+PyObject* package_operators(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    Object list = own(PyList_New(0));
+    for (const std::string& name : package_of(o).operators())
+      check(PyList_Append(list.get(), own(PyUnicode_FromString(name.c_str())).get()));
+    return list.release();
+  });
+}
+
 PyMethodDef functions[] = {
+    {"_package_operators", package_operators, METH_O, nullptr},
+    {"_package_names", package_names, METH_O, nullptr},
     {"_group_plans", group_plans, METH_O, nullptr},
     {"_uncovered", uncovered, METH_VARARGS, nullptr},
     {"_program_constants", program_constants, METH_O, nullptr},

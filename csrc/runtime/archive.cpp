@@ -79,7 +79,7 @@ std::shared_ptr<const Bytes> Bytes::map(const std::string& path) {
   close(file);
   FL_CHECK(data != MAP_FAILED, "[package] expected a file that can be mapped, got ", path);
   return std::shared_ptr<const Bytes>(
-      new Bytes(static_cast<char*>(data), static_cast<size_t>(state.st_size), true));
+      new Bytes(static_cast<char*>(data), static_cast<size_t>(state.st_size), Owner::Mapping));
 }
 
 std::shared_ptr<const Bytes> Bytes::copy(const void* data, size_t size) {
@@ -88,13 +88,20 @@ std::shared_ptr<const Bytes> Bytes::copy(const void* data, size_t size) {
       static_cast<char*>(std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment));
   FL_CHECK_KIND(own != nullptr, OutOfMemory, "[package] expected memory for ", size, " bytes, got none");
   std::memcpy(own, data, size);
-  return std::shared_ptr<const Bytes>(new Bytes(own, size, false));
+  return std::shared_ptr<const Bytes>(new Bytes(own, size, Owner::Heap));
+}
+
+std::shared_ptr<const Bytes> Bytes::lent(const void* data, size_t size) {
+  FL_CHECK(data != nullptr && size > 0 && reinterpret_cast<uintptr_t>(data) % kAlignment == 0,
+           "[package] expected the bytes of an archive at a multiple of ", kAlignment, ", got others");
+  return std::shared_ptr<const Bytes>(
+      new Bytes(const_cast<char*>(static_cast<const char*>(data)), size, Owner::Nobody));
 }
 
 Bytes::~Bytes() {
-  if (mapped_)
+  if (owner_ == Owner::Mapping)
     munmap(data_, size_);
-  else
+  else if (owner_ == Owner::Heap)
     std::free(data_);
 }
 

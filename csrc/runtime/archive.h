@@ -20,6 +20,9 @@ class Bytes {
   // A copy that begins at a multiple of 64.
   static std::shared_ptr<const Bytes> copy(const void* data, size_t size);
 
+  // Bytes that are there for good.
+  static std::shared_ptr<const Bytes> lent(const void* data, size_t size);
+
   ~Bytes();
   Bytes(const Bytes&) = delete;
   Bytes& operator=(const Bytes&) = delete;
@@ -28,11 +31,12 @@ class Bytes {
   size_t size() const { return size_; }
 
  private:
-  Bytes(char* data, size_t size, bool mapped) : data_(data), size_(size), mapped_(mapped) {}
+  enum class Owner { Mapping, Heap, Nobody };
+  Bytes(char* data, size_t size, Owner owner) : data_(data), size_(size), owner_(owner) {}
 
   char* data_;
   size_t size_;
-  bool mapped_;
+  Owner owner_;
 };
 
 class Archive {

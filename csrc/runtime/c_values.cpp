@@ -5,28 +5,6 @@
 
 namespace fl::runtime {
 
-std::string& last_error() {
-  static thread_local std::string text;
-  return text;
-}
-
-fl_status status_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::Type:
-      return FL_TYPE_ERROR;
-    case ErrorKind::Value:
-      return FL_VALUE_ERROR;
-    case ErrorKind::Index:
-      return FL_INDEX_ERROR;
-    case ErrorKind::NotImplemented:
-      return FL_NOT_IMPLEMENTED;
-    case ErrorKind::OutOfMemory:
-      return FL_OUT_OF_MEMORY;
-    default:
-      return FL_RUNTIME_ERROR;
-  }
-}
-
 namespace {
 
 Object slice_of(const int64_t* ends) {

@@ -1,55 +1,14 @@
-// What the functions of the C interface share: errors, handles of tensors, values.
+// Values of the C interface.
 #pragma once
 
-#include <flambeau/flambeau.h>
-
-#include <new>
-#include <string>
-
 #include "definitions/object.h"
-#include "runtime/dlpack.h"
+#include "runtime/c_handles.h"
 
 namespace fl::runtime {
 
 using definitions::Object;
 using definitions::Objects;
 using definitions::Type;
-
-// The message of the last error of this thread.
-std::string& last_error();
-fl_status status_of(ErrorKind kind);
-
-// Nothing is thrown through C.
-template <class F>
-fl_status guarded(const F& f) {
-  try {
-    f();
-    return FL_OK;
-  } catch (const Error& error) {
-    last_error() = error.what();
-    return status_of(error.kind);
-  } catch (const std::bad_alloc&) {
-    last_error() = "[flambeau] expected memory, got none";
-    return FL_OUT_OF_MEMORY;
-  } catch (const ForeignError& error) {
-    error.forget();
-    last_error() = "[flambeau] an operator of Python failed";
-    return FL_RUNTIME_ERROR;
-  } catch (const std::exception& error) {
-    last_error() = error.what();
-    return FL_RUNTIME_ERROR;
-  }
-}
-
-inline TensorImpl* impl(const fl_tensor* t) {
-  return reinterpret_cast<TensorImpl*>(const_cast<fl_tensor*>(t));
-}
-inline Tensor borrow(const fl_tensor* t) {
-  return t ? Tensor(impl(t)) : Tensor();
-}
-inline fl_tensor* give(Tensor t) {
-  return t.defined() ? reinterpret_cast<fl_tensor*>(t.ref().leak()) : nullptr;
-}
 
 Object to_object(const fl_value& value);
 // Tensors are owned by the caller.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
+#include "compiled/kept_value.h"
 #include "core/error.h"
 #include "dispatch/operator.h"
 #include "runtime/package_paths.h"
@@ -66,6 +68,10 @@ std::shared_ptr<Package> Package::load(const void* data, size_t size) {
   return std::shared_ptr<Package>(new Package(Bytes::copy(data, size)));
 }
 
+std::shared_ptr<Package> Package::load_static(const void* data, size_t size) {
+  return std::shared_ptr<Package>(new Package(Bytes::lent(data, size)));
+}
+
 Package::Package(const std::shared_ptr<const Bytes>& bytes) : bytes_(bytes) {
   const Archive archive(bytes);
   const Archive::Member& plan = archive.checked(kPlanPath);
@@ -87,6 +93,20 @@ Package::Package(const std::shared_ptr<const Bytes>& bytes) : bytes_(bytes) {
   metadata_ = text_of(archive, kMetadataPath);
   constants_ = std::make_shared<const std::vector<Tensor>>(plan_.tensors);
   instances_ = std::make_shared<const Instances>();
+}
+
+namespace {
+void add_operators(const compiled::Program& program, std::set<std::string>& names) {
+  for (const compiled::Step& step : program.steps)
+    if (const auto* call = std::get_if<compiled::CallStep>(&step)) names.insert(call->op->schema.full_name());
+  for (const auto& kept : program.kept) add_operators(kept->program, names);
+}
+}  // namespace
+
+std::vector<std::string> Package::operators() const {
+  std::set<std::string> names;
+  for (const PlanVariant& variant : plan_.variants) add_operators(variant.plan.model->forward, names);
+  return {names.begin(), names.end()};
 }
 
 std::vector<Tensor> Package::constant_tensors() const {

@@ -26,6 +26,7 @@ class Package {
  public:
   static std::shared_ptr<Package> load(const std::string& path);
   static std::shared_ptr<Package> load(const void* data, size_t size);
+  static std::shared_ptr<Package> load_static(const void* data, size_t size);  // nothing is copied
 
   const std::vector<InputEntry>& inputs() const { return plan_.inputs; }
   const std::vector<std::string>& outputs() const { return plan_.outputs; }
@@ -37,6 +38,8 @@ class Package {
   // How arguments and results are made of tensors, in JSON; other facts, in JSON.
   const std::string& signature() const { return signature_; }
   const std::string& metadata() const { return metadata_; }
+  // Names of the operators that runs call.
+  std::vector<std::string> operators() const;
   // The instruction set that the kernels are for; empty where there are none.
   std::string instruction_set() const { return kernels_ ? kernels_->instruction_set() : std::string(); }
 

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define FL_ABI_VERSION 2
+#define FL_ABI_VERSION 3
 #define FL_API __attribute__((visibility("default")))
 
 typedef enum {
@@ -66,6 +66,8 @@ FL_API void fl_set_num_threads(int threads);
 FL_API fl_status fl_load(const char* path, fl_model** model);
 /* The same from memory, which is copied. */
 FL_API fl_status fl_load_memory(const void* data, size_t size, fl_model** model);
+/* The same from memory that is there for good, and begins at a multiple of 64 bytes: nothing is copied. */
+FL_API fl_status fl_load_static(const void* data, size_t size, fl_model** model);
 FL_API void fl_model_free(fl_model* model);
 
 /* Numbers and names of the tensors that a run takes and returns; names are valid while the model is. */
