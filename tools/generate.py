@@ -616,9 +616,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cuda", action="store_true", help="write the CUDA kernels too")
+    parser.add_argument("--only", type=Path, help="a file with names: operators of a runtime without derivatives")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     records = list(load_records().values())
+    if args.only is not None:
+        names = set(args.only.read_text().split())
+        generate_operators([r for r in records if r.name in names], {}, args.out)
+        return
     from flambeau.ops.gradients import gradients  # the bare package is in place now
 
     by_name = {r.name: r for r in records}

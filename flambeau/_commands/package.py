@@ -1,4 +1,4 @@
-"""`flambeau package`: compile a model ahead of time into one file that C, C++ and Python load."""
+"""`flambeau package`: compile a model ahead of time into one file that C, C++ and Python load, or into a library."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any
 
 EPILOG = """The factory takes no arguments. It returns an exported program, or a module with example arguments, (module, args),
 or with the sizes that may vary besides, (module, args, dynamic_shapes), as torch.export.export takes them.
+
+An output that ends in .so is a library with a C header beside it. It holds the model and the kernels that it calls, and needs
+nothing but the system's C library.
 
 example: flambeau package model.py:make -o model.pt2
 """
@@ -50,15 +53,21 @@ def main(arguments: list[str]) -> int:
         "flambeau package", description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("factory", type=factory, help="file.py:function that makes the model")
-    parser.add_argument("-o", "--output", required=True, help="the package, a file that ends in .pt2")
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        help="the package, a file that ends in .pt2; or a self-contained .so, with a header",
+    )
     parsed = parser.parse_args(arguments)
-    if not parsed.output.endswith(".pt2"):
-        parser.error(f"expected an output that ends in .pt2, got {parsed.output!r}")
+    if not parsed.output.endswith((".pt2", ".so")):
+        parser.error(f"expected an output that ends in .pt2 or .so, got {parsed.output!r}")
     import flambeau.as_torch  # noqa: F401  models are written for PyTorch's name
-    from flambeau._inductor import aoti_compile_and_package
+    from flambeau._inductor.package import compile_package, compile_self_contained
 
     begin = time.perf_counter()
-    aoti_compile_and_package(exported(call(*parsed.factory)), package_path=parsed.output)
+    program = exported(call(*parsed.factory))
+    (compile_package if parsed.output.endswith(".pt2") else compile_self_contained)(program, parsed.output)
     size = Path(parsed.output).stat().st_size
     print(f"{parsed.output}: {size / 1e6:.1f} MB in {time.perf_counter() - begin:.1f} s")
     return 0

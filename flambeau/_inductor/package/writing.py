@@ -6,8 +6,9 @@ import ctypes
 import io
 import json
 import os
+import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,10 +18,11 @@ from flambeau._inductor import build, config
 from flambeau._inductor.package import sampling
 from flambeau._inductor.package.model import AOTICompiledModel, load_package
 from flambeau._inductor.package.recording import Group, ProgramFunction, Recording, UserInput, record
+from flambeau._inductor.package.standalone import link
 from flambeau.ops.symbolic.expr import evaluate
 from flambeau.utils import _pytree as pytree
 
-__all__ = ["INSTRUCTION_SETS", "compile_package"]
+__all__ = ["INSTRUCTION_SETS", "compile_package", "compile_self_contained"]
 
 INSTRUCTION_SETS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 ALIGNMENT = 64
@@ -33,7 +35,7 @@ _IGNORED = "aot_inductor."
 
 def compile_package(
     program: Any, target: str | os.PathLike[str] | IO[bytes], configs: dict[str, Any] | None = None
-) -> None:
+) -> Recording:
     """Compiles an exported program into a package, and checks it against the program at sizes that were not recorded."""
     settings, metadata = _settings(configs or {})
     function = ProgramFunction(program)
@@ -47,7 +49,7 @@ def compile_package(
         _write(buffer, "model", recording, groups, list(collection.kernels), objects, metadata)
         _check(recording, program, load_package(io.BytesIO(buffer.getvalue())))
         target.write(buffer.getvalue())
-        return
+        return recording
     path = Path(target)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
@@ -58,6 +60,15 @@ def compile_package(
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+    return recording
+
+
+def compile_self_contained(program: Any, target: str | os.PathLike[str], configs: dict[str, Any] | None = None) -> None:
+    """Compiles an exported program into a shared object with a C header, which needs no other library of this package."""
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "model.pt2"
+        recording = compile_package(program, package, configs)
+        link(package, Path(target), [inputs for _, inputs in _samples(recording)])
 
 
 def _settings(configs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -219,16 +230,20 @@ def _filled(tensor: UserInput, shape: tuple[int, ...]) -> Any:
     return value
 
 
+def _samples(recording: Recording) -> Iterator[tuple[sampling.Point, list[Any]]]:
+    """Inputs of recorded and of other sizes, to run the program and what it became on."""
+    points = sampling.unseen_points(list(recording.graphs), recording.ranges, _UNSEEN) if recording.symbols else [()]
+    for point in points:
+        if point not in recording.failures:
+            yield point, recording.function.inputs_at(recording.symbols, point, _filled)
+
+
 def _check(recording: Recording, program: Any, model: AOTICompiledModel) -> None:
     """Compares results with those of the program, at recorded and at other sizes."""
     if any(spec.kind.name.endswith("MUTATION") for spec in program.graph_signature.output_specs):
         return  # a run would change the state
-    points = sampling.unseen_points(list(recording.graphs), recording.ranges, _UNSEEN) if recording.symbols else [()]
     function = recording.function
-    for point in points:
-        if point in recording.failures:
-            continue
-        inputs = function.inputs_at(recording.symbols, point, _filled)
+    for point, inputs in _samples(recording):
         with fl.no_grad(), fl.random.fork_rng(devices=[]):
             fl.manual_seed(0)
             expected = function(*recording.members, *(t.clone() for t in inputs))

@@ -1,0 +1,225 @@
+"""Self-contained models: a package, and the parts of the library that it needs, as one shared object with a C header.
+
+    model.pt2 + libflambeau.a  ->  model.so, model.h
+
+The archive `libflambeau.a` holds the objects of the library. Those that a model needs are found by the symbols they lack, the device
+functions they call and the operators they register; the linker drops what nothing refers to. The table of operators is generated
+for the operators of the model alone. Operators that kernels look up by name when they run are found by running the result: what it
+misses is added, until it gives the results of the package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import flambeau as fl
+from flambeau import _C
+from flambeau._inductor import build
+from flambeau._inductor.package.objects import needed_objects
+
+__all__ = ["StaticLibrary", "link"]
+
+_PACKAGE = Path(fl.__file__ or "").parent
+# Registered below everything: results are copied where they must lie.
+_ALWAYS = ("copy_", "clone")
+_MISSING = re.compile(r"expected a defined operator, got ([\w.]+)")
+_MOST_ATTEMPTS = 20
+
+
+class StaticLibrary:
+    """The archive, with the headers and the generator that its table of operators is made by."""
+
+    def __init__(self, folder: Path) -> None:
+        self.archive = folder / "libflambeau.a"
+        self.flags = (folder / "flags.txt").read_text().split()
+        sources = folder if (folder / "csrc").is_dir() else _PACKAGE.parent  # installed, or in a checkout
+        self.headers, self.generator = sources / "csrc", sources / "tools" / "generate.py"
+
+    @classmethod
+    def find(cls) -> StaticLibrary:
+        """In the folder that FLAMBEAU_STATIC names, or beside the package."""
+        folder = Path(os.environ.get("FLAMBEAU_STATIC") or _PACKAGE / "static")
+        if not (folder / "libflambeau.a").is_file():
+            raise FileNotFoundError(
+                f"[package] expected libflambeau.a for a self-contained model, got none in {folder}; it is in the archive "
+                "flambeau-static of a release, and `make dev` builds it. FLAMBEAU_STATIC names its folder."
+            )
+        return cls(folder)
+
+
+_SOURCE = """\
+#include <flambeau/flambeau.h>
+__asm__(".section .data\\n.balign 64\\n"
+        ".globl flambeau_package\\n.hidden flambeau_package\\nflambeau_package:\\n.incbin \\"@PACKAGE@\\"\\n"
+        ".globl flambeau_package_end\\n.hidden flambeau_package_end\\nflambeau_package_end:\\n.previous\\n");
+extern char flambeau_package[], flambeau_package_end[];
+FL_API fl_status @NAME@_load(fl_model** model) {
+  return fl_load_static(flambeau_package, (size_t)(flambeau_package_end - flambeau_package), model);
+}
+FL_API void @NAME@_free(fl_model* model) { fl_model_free(model); }
+FL_API const char* @NAME@_error(void) { return fl_error(); }
+FL_API size_t @NAME@_inputs(const fl_model* model) { return fl_model_inputs(model); }
+FL_API size_t @NAME@_outputs(const fl_model* model) { return fl_model_outputs(model); }
+FL_API const char* @NAME@_input_name(const fl_model* model, size_t index) { return fl_model_input_name(model, index); }
+FL_API const char* @NAME@_output_name(const fl_model* model, size_t index) { return fl_model_output_name(model, index); }
+FL_API void @NAME@_set_num_threads(int threads) { fl_set_num_threads(threads); }
+FL_API fl_status @NAME@_run(const fl_model* model, DLManagedTensor* const* inputs, size_t input_count,
+                            DLManagedTensor** outputs, size_t output_count) {
+  return fl_run(model, inputs, input_count, outputs, output_count);
+}
+"""
+
+_HEADER = """\
+/* @NAME@: a model compiled by flambeau. It needs nothing but this header and the library beside it.
+ *
+ * @NAME@_load makes a model, which many threads may run at the same time. @NAME@_run borrows its inputs; each output is a new tensor,
+ * to be freed with its deleter. Functions that can fail return 0, or another number; @NAME@_error then says what went wrong, for
+ * the last such call of the thread.
+ *
+ * Inputs:  @INPUTS@
+ * Outputs: @OUTPUTS@
+ */
+#ifndef FLAMBEAU_MODEL_@NAME@_H
+#define FLAMBEAU_MODEL_@NAME@_H
+
+@DLPACK@
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct fl_model @NAME@_model;
+
+int @NAME@_load(@NAME@_model** model);
+void @NAME@_free(@NAME@_model* model);
+const char* @NAME@_error(void);
+size_t @NAME@_inputs(const @NAME@_model* model);
+size_t @NAME@_outputs(const @NAME@_model* model);
+const char* @NAME@_input_name(const @NAME@_model* model, size_t index);
+const char* @NAME@_output_name(const @NAME@_model* model, size_t index);
+void @NAME@_set_num_threads(int threads);
+int @NAME@_run(const @NAME@_model* model, DLManagedTensor* const* inputs, size_t input_count,
+               DLManagedTensor** outputs, size_t output_count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+"""
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise build.BuildError(f"[package] expected the model to link, got from {command[0]}:\n{done.stderr[-4000:]}")
+
+
+def link(package: Path, target: Path, samples: list[list[fl.Tensor]]) -> None:
+    """Writes `target`, a shared object, and a header beside it. Samples are inputs that the results of the package are compared at."""
+    name = re.sub(r"\W", "_", target.stem.removeprefix("lib"))
+    if not name or name[0].isdigit():
+        raise ValueError(f"[package] expected a file whose name is an identifier of C, got {target.name}")
+    loaded = _C._load_package(os.fspath(package))
+    operators = {*_C._package_operators(loaded), *_ALWAYS}
+    expected = [_C._run_package(loaded, [t.clone() for t in tensors]) for tensors in samples]
+    library = StaticLibrary.find()
+    with tempfile.TemporaryDirectory() as scratch:
+        for _ in range(_MOST_ATTEMPTS):
+            built = _linked(library, package, name, operators, Path(scratch))
+            missing = _missing(built, name, samples, expected)
+            if missing is None:
+                break
+            if missing in operators:
+                raise RuntimeError(f"[package] expected the operator {missing} in {library.archive}, got none")
+            operators.add(missing)
+        else:
+            raise RuntimeError(
+                f"[package] expected the operators of the model, got more than {_MOST_ATTEMPTS} missing ones"
+            )
+        target.write_bytes(built.read_bytes())
+    inputs, outputs = _C._package_names(loaded)
+    texts = {"INPUTS": ", ".join(inputs), "OUTPUTS": ", ".join(outputs), "NAME": name}
+    texts["DLPACK"] = (_PACKAGE / "include" / "flambeau" / "dlpack.h").read_text()
+    target.with_name(f"{name}.h").write_text(re.sub("@([A-Z]+)@", lambda m: texts[m[1]], _HEADER))
+
+
+def _linked(library: StaticLibrary, package: Path, name: str, operators: set[str], folder: Path) -> Path:
+    compiler = build.compiler()
+    if compiler is None:
+        raise RuntimeError("[package] expected a C++ compiler on this machine, got none")
+    (folder / "objects").mkdir(exist_ok=True)
+    (folder / "operators.txt").write_text("\n".join(sorted(operators)))
+    generate = [sys.executable, str(library.generator), "--only", "operators.txt", "--out", "generated"]
+    _run(generate, folder)
+    source = _SOURCE.replace("@PACKAGE@", str(package.resolve())).replace("@NAME@", name)
+    (folder / "model.c").write_text(source)
+    common = ["-O1", "-fPIC", "-w", "-c", f"-I{_PACKAGE / 'include'}"]
+    table = Path("generated/core/operators.cpp")
+    _run(
+        [compiler, *common, "-std=c++17", f"-I{library.headers}", *library.flags, str(table), "-o", "operators.o"],
+        folder,
+    )
+    _run([compiler, *common, "-x", "c", "model.c", "-o", "model.o"], folder)
+    objects = needed_objects(
+        library.archive, operators, [folder / "model.o", folder / "operators.o"], folder / "objects"
+    )
+    (folder / "exports").write_text(f"{{ global: {name}_*; local: *; }};")
+    response = folder / "objects.txt"
+    response.write_text("\n".join(map(str, objects)))
+    built = folder / "model.so"
+    _run(
+        [
+            compiler, "-shared", "-o", str(built), "model.o", "operators.o", f"@{response}", "-static-libstdc++", "-static-libgcc",
+            "-pthread", "-ldl", "-Wl,--as-needed", "-lgomp", "-Wl,--gc-sections", "-Wl,-s", "-Wl,--no-undefined", "-Wl,--version-script=exports",
+        ],
+        folder,
+    )  # fmt: skip
+    return built
+
+
+def _missing(built: Path, name: str, samples: list[list[fl.Tensor]], expected: list[list[fl.Tensor]]) -> str | None:
+    """An operator that the model looks for in vain; None where it gives the expected results."""
+    model = _Loaded(built, name)
+    try:
+        for tensors, results in zip(samples, expected):
+            for mine, theirs in zip(model.run([t.clone() for t in tensors], len(results)), results):
+                fl.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-4, equal_nan=True)
+    except RuntimeError as error:
+        operator = _MISSING.search(str(error))
+        if operator is None:
+            raise
+        return operator[1]
+    return None
+
+
+class _Loaded:
+    """The linked model, in this process."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.library, self.name = ctypes.CDLL(str(path)), name
+        getattr(self.library, f"{name}_error").restype = ctypes.c_char_p
+        self.handle = ctypes.c_void_p()
+        self._call("load", ctypes.byref(self.handle))
+
+    def _call(self, function: str, *arguments: object) -> None:
+        if getattr(self.library, f"{self.name}_{function}")(*arguments):
+            raise RuntimeError(getattr(self.library, f"{self.name}_error")().decode())
+
+    def run(self, tensors: list[fl.Tensor], results: int) -> list[fl.Tensor]:
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        capsules = [t.__dlpack__() for t in tensors]
+        inputs = (ctypes.c_void_p * len(tensors))(*(pointer(c, b"dltensor") for c in capsules))
+        outputs = (ctypes.c_void_p * results)()
+        self._call("run", self.handle, inputs, ctypes.c_size_t(len(tensors)), outputs, ctypes.c_size_t(results))
+        capsule = ctypes.pythonapi.PyCapsule_New
+        capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return [fl.from_dlpack(capsule(output, b"dltensor", None)) for output in outputs]
