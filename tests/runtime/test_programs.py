@@ -80,6 +80,19 @@ def test_cpp_interface(model, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_cpp_functions_options_and_optimizers(tmp_path):
+    done = run(built(HERE / "functions.cpp", tmp_path, "-std=c++17"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_many_threads_run_one_model(tmp_path):
+    """Natively; `make races` does the same under ThreadSanitizer."""
+    package = tmp_path / "model.pt2"
+    subprocess.run([sys.executable, HERE.parents[1] / "tools" / "make_package.py", package], check=True)
+    done = run(built(HERE / "threads.cpp", tmp_path, "-std=c++17"), package, "100")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_damaged_packages_are_errors(model, tmp_path):
     done = run(built(HERE / "fuzz.cpp", tmp_path, "-std=c++17"), model[1], "300", "1")
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,7 @@
 // All of the C++ interface in PyTorch's shape, for programs without Python.
 #pragma once
 
+#include <flambeau/torch/autograd.h>
 #include <flambeau/torch/functions.h>
 #include <flambeau/torch/inductor.h>
 #include <flambeau/torch/jit.h>

@@ -97,6 +97,12 @@ class Arguments {
     if (options.requires_grad()) add(true, "requires_grad");
     return *this;
   }
+  // Keyword arguments (options.h).
+  template <class K>
+  auto add(const K& keywords, const char* = nullptr) -> decltype(keywords.into(*this), *this) {
+    keywords.into(*this);
+    return *this;
+  }
   // start:stop:step of an index.
   Arguments& add_slice(const int64_t (&ends)[3]) {
     slices_.push_back(std::make_unique<std::vector<int64_t>>(ends, ends + 3));

@@ -1,23 +1,24 @@
 // torch::nn::functional: functions of layers and losses, by the names that Python has.
 #pragma once
 
-#include <flambeau/torch/functions.h>
+#include <flambeau/torch/options.h>
 
 namespace torch::nn::functional {
 
 #define FL_FUNCTIONS_OF_ONE(_)                                                                              \
   _(relu)                                                                                                   \
   _(relu6)                                                                                                  \
-  _(gelu) _(silu) _(mish) _(elu) _(selu) _(celu) _(leaky_relu) _(softplus) _(softsign) _(tanhshrink)        \
-      _(hardsigmoid) _(hardswish) _(hardtanh) _(sigmoid) _(tanh) _(logsigmoid) _(softmax) _(log_softmax)    \
-          _(softmin) _(normalize) _(one_hot) _(linear) _(bilinear) _(conv1d) _(conv2d) _(conv3d)            \
-              _(conv_transpose2d) _(max_pool1d) _(max_pool2d) _(max_pool3d) _(avg_pool1d) _(avg_pool2d)     \
-                  _(avg_pool3d) _(adaptive_avg_pool1d) _(adaptive_avg_pool2d) _(dropout) _(embedding)       \
-                      _(layer_norm) _(batch_norm) _(group_norm) _(instance_norm) _(mse_loss) _(l1_loss)     \
-                          _(smooth_l1_loss) _(huber_loss) _(cross_entropy) _(nll_loss)                      \
-                              _(binary_cross_entropy) _(binary_cross_entropy_with_logits) _(kl_div)         \
-                                  _(cosine_similarity) _(pairwise_distance) _(scaled_dot_product_attention) \
-                                      _(pixel_shuffle) _(glu) _(prelu)
+  _(gelu)                                                                                                   \
+  _(silu) _(mish) _(elu) _(selu) _(celu) _(leaky_relu) _(softplus) _(softsign) _(tanhshrink) _(hardsigmoid) \
+      _(hardswish) _(hardtanh) _(sigmoid) _(tanh) _(logsigmoid) _(softmax) _(log_softmax) _(softmin)        \
+          _(normalize) _(one_hot) _(linear) _(bilinear) _(conv1d) _(conv2d) _(conv3d) _(conv_transpose2d)   \
+              _(max_pool1d) _(max_pool2d) _(max_pool3d) _(avg_pool1d) _(avg_pool2d) _(avg_pool3d)           \
+                  _(adaptive_avg_pool1d) _(adaptive_avg_pool2d) _(dropout) _(embedding) _(layer_norm)       \
+                      _(batch_norm) _(group_norm) _(instance_norm) _(mse_loss) _(l1_loss) _(smooth_l1_loss) \
+                          _(huber_loss) _(cross_entropy) _(nll_loss) _(binary_cross_entropy)                \
+                              _(binary_cross_entropy_with_logits) _(kl_div) _(cosine_similarity)            \
+                                  _(pairwise_distance) _(scaled_dot_product_attention) _(pixel_shuffle)     \
+                                      _(glu) _(prelu) _(interpolate)
 #define FL_FUNCTION(name)                                         \
   template <class... A>                                           \
   Tensor name(const Tensor& first, const A&... a) {               \
@@ -29,6 +30,9 @@ FL_FUNCTIONS_OF_ONE(FL_FUNCTION)
 inline Tensor pad(const Tensor& input, IntArrayRef pads, std::string_view mode = "constant",
                   std::optional<double> value = {}) {
   return at::detail::call("nn.functional.pad", input, pads, mode, value);
+}
+inline Tensor pad(const Tensor& input, const PadFuncOptions& options) {
+  return at::detail::call("nn.functional.pad", input, options);
 }
 inline Tensor max_pool2d(const Tensor& input, IntArrayRef kernel, IntArrayRef stride = {},
                          IntArrayRef padding = {0, 0}) {

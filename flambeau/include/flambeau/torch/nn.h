@@ -112,21 +112,6 @@ TORCH_MODULE(Flatten);
 
 // ---------------------------------------------------------------- convolution
 
-// One size for all dimensions, or one for each.
-template <size_t D>
-class ExpandingArray {
- public:
-  ExpandingArray(int64_t one) : values_(D, one) {}
-  ExpandingArray(std::initializer_list<int64_t> list) : values_(list) {
-    if (values_.size() != D)
-      throw c10::Error(c10::str("[options] expected ", D, " sizes, got ", values_.size()));
-  }
-  operator IntArrayRef() const { return IntArrayRef(values_); }
-
- private:
-  std::vector<int64_t> values_;
-};
-
 template <size_t D>
 struct ConvOptions {
   ConvOptions(int64_t in, int64_t out, ExpandingArray<D> kernel)
@@ -329,44 +314,47 @@ TORCH_MODULE(Dropout2d);
     Tensor forward(const Tensor& input) { return expression; } \
   };                                                           \
   TORCH_MODULE(Name);
-FL_ACTIVATION(ReLU, torch::relu(input))
 FL_ACTIVATION(Tanh, torch::tanh(input))
 FL_ACTIVATION(Sigmoid, torch::sigmoid(input))
-FL_ACTIVATION(GELU, torch::nn::functional::gelu(input))
-FL_ACTIVATION(SiLU, torch::nn::functional::silu(input))
-FL_ACTIVATION(LeakyReLU, torch::nn::functional::leaky_relu(input))
-FL_ACTIVATION(ELU, torch::nn::functional::elu(input))
-FL_ACTIVATION(Softplus, torch::nn::functional::softplus(input))
+FL_ACTIVATION(SiLU, functional::silu(input))
+FL_ACTIVATION(Mish, functional::mish(input))
 #undef FL_ACTIVATION
-class SoftmaxImpl : public Module {
- public:
-  SoftmaxImpl(int64_t dim) : dim_(dim) {}
-  Tensor forward(const Tensor& input) { return input.softmax(dim_); }
 
- private:
-  int64_t dim_;
-};
-TORCH_MODULE(Softmax);
-class LogSoftmaxImpl : public Module {
- public:
-  LogSoftmaxImpl(int64_t dim) : dim_(dim) {}
-  Tensor forward(const Tensor& input) { return input.log_softmax(dim_); }
-
- private:
-  int64_t dim_;
-};
-TORCH_MODULE(LogSoftmax);
+// A function of one input with options.
+#define FL_FUNCTION_MODULE(Name, function, default)                                             \
+  class Name##Impl : public Module {                                                            \
+   public:                                                                                      \
+    Name##Impl(Name##Options o default) : Module("torch::nn::" #Name), options(std::move(o)) {} \
+    Tensor forward(const Tensor& input) { return functional::function(input, options); }        \
+    Name##Options options;                                                                      \
+  };                                                                                            \
+  TORCH_MODULE(Name);
+FL_FUNCTION_MODULE(ReLU, relu, = {})
+FL_FUNCTION_MODULE(ReLU6, relu6, = {})
+FL_FUNCTION_MODULE(SELU, selu, = {})
+FL_FUNCTION_MODULE(LeakyReLU, leaky_relu, = {})
+FL_FUNCTION_MODULE(ELU, elu, = {})
+FL_FUNCTION_MODULE(CELU, celu, = {})
+FL_FUNCTION_MODULE(GELU, gelu, = {})
+FL_FUNCTION_MODULE(Hardtanh, hardtanh, = {})
+FL_FUNCTION_MODULE(Softplus, softplus, = {})
+FL_FUNCTION_MODULE(GLU, glu, = {})
+FL_FUNCTION_MODULE(Softmax, softmax, )
+FL_FUNCTION_MODULE(LogSoftmax, log_softmax, )
+FL_FUNCTION_MODULE(Softmin, softmin, )
+#undef FL_FUNCTION_MODULE
 
 // ---------------------------------------------------------------- losses
 
-#define FL_LOSS(Name, function)                                 \
-  class Name##Impl : public Module {                            \
-   public:                                                      \
-    Name##Impl() : Module("torch::nn::" #Name) {}               \
-    Tensor forward(const Tensor& input, const Tensor& target) { \
-      return functional::function(input, target);               \
-    }                                                           \
-  };                                                            \
+#define FL_LOSS(Name, function)                                                              \
+  class Name##Impl : public Module {                                                         \
+   public:                                                                                   \
+    Name##Impl(Name##Options o = {}) : Module("torch::nn::" #Name), options(std::move(o)) {} \
+    Tensor forward(const Tensor& input, const Tensor& target) {                              \
+      return functional::function(input, target, options);                                   \
+    }                                                                                        \
+    Name##Options options;                                                                   \
+  };                                                                                         \
   TORCH_MODULE(Name);
 FL_LOSS(MSELoss, mse_loss)
 FL_LOSS(L1Loss, l1_loss)
@@ -375,6 +363,7 @@ FL_LOSS(NLLLoss, nll_loss)
 FL_LOSS(BCELoss, binary_cross_entropy)
 FL_LOSS(BCEWithLogitsLoss, binary_cross_entropy_with_logits)
 FL_LOSS(SmoothL1Loss, smooth_l1_loss)
+FL_LOSS(HuberLoss, huber_loss)
 FL_LOSS(KLDivLoss, kl_div)
 #undef FL_LOSS
 

@@ -40,6 +40,9 @@ class Optimizer {
     parameters_.insert(parameters_.end(), more.begin(), more.end());
   }
   size_t size() const { return parameters_.size(); }
+  // What it keeps for parameters, for torch::save: lists of tensors by name, and how many steps it made.
+  virtual std::vector<std::pair<std::string, std::vector<Tensor>*>> state_lists() { return {}; }
+  virtual std::vector<int64_t>* state_steps() { return nullptr; }
 
  protected:
   virtual void update(size_t index, const Tensor& parameter, const Tensor& grad) = 0;
@@ -79,6 +82,9 @@ class SGD : public Optimizer {
  public:
   SGD(std::vector<Tensor> parameters, SGDOptions o = {}) : Optimizer(std::move(parameters)), options_(o) {}
   SGDOptions& options() { return options_; }
+  std::vector<std::pair<std::string, std::vector<Tensor>*>> state_lists() override {
+    return {{"momentum", &momentum_}};
+  }
 
  protected:
   void update(size_t index, const Tensor& parameter, const Tensor& gradient) override {
@@ -118,6 +124,10 @@ class Adam : public Optimizer {
  public:
   Adam(std::vector<Tensor> parameters, AdamOptions o = {}) : Optimizer(std::move(parameters)), options_(o) {}
   AdamOptions& options() { return options_; }
+  std::vector<std::pair<std::string, std::vector<Tensor>*>> state_lists() override {
+    return {{"mean", &means_}, {"square", &squares_}};
+  }
+  std::vector<int64_t>* state_steps() override { return &steps_; }
 
  protected:
   virtual bool decoupled() const { return false; }

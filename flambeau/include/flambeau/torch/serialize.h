@@ -3,7 +3,9 @@
 #pragma once
 
 #include <flambeau/torch/module.h>
+#include <flambeau/torch/optim.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 
@@ -117,6 +119,39 @@ void save(const nn::ModuleHolder<M>& holder, std::ostream& out) {
 template <class M>
 void load(nn::ModuleHolder<M>& holder, std::istream& in) {
   serialize::restore(*holder, serialize::read(in));
+}
+template <class O, std::enable_if_t<std::is_base_of_v<optim::Optimizer, O>, int> = 0>
+void save(const O& optimizer, std::ostream& out) {
+  serialize::State state;
+  auto& own = const_cast<O&>(optimizer);
+  for (const auto& [name, list] : own.state_lists())
+    for (size_t i = 0; i < list->size(); ++i)
+      if ((*list)[i].defined()) state.insert(name + "." + std::to_string(i), (*list)[i]);
+  if (const auto* steps = own.state_steps())
+    for (size_t i = 0; i < steps->size(); ++i)
+      state.insert("step." + std::to_string(i), torch::full({}, Scalar((*steps)[i]), torch::kInt64));
+  serialize::write(state, out);
+}
+template <class O, std::enable_if_t<std::is_base_of_v<optim::Optimizer, O>, int> = 0>
+void load(O& optimizer, std::istream& in) {
+  const serialize::State state = serialize::read(in);
+  for (const auto& item : state) {
+    const size_t dot = item.key().rfind('.');
+    const size_t index = dot == std::string::npos ? optimizer.size() : std::stoul(item.key().substr(dot + 1));
+    if (index >= optimizer.size())
+      throw c10::Error(
+          c10::str("[load] expected the state of ", optimizer.size(), " parameters, got ", item.key()));
+    const std::string name = item.key().substr(0, dot);
+    if (name == "step" && optimizer.state_steps()) {
+      optimizer.state_steps()->resize(std::max(optimizer.state_steps()->size(), index + 1));
+      (*optimizer.state_steps())[index] = item.value().template item<int64_t>();
+    }
+    for (const auto& [known, list] : optimizer.state_lists()) {
+      if (known != name) continue;
+      list->resize(std::max(list->size(), index + 1));
+      (*list)[index] = item.value();
+    }
+  }
 }
 template <class T>
 void save(const T& value, const std::string& path) {
