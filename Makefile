@@ -23,7 +23,7 @@ export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := dev
-.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz lint format sanitize sweep dev wheel cuda-wheel matrix clean replay
+.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz races lint format sanitize sweep dev wheel cuda-wheel matrix clean replay
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -135,13 +135,12 @@ sanitize: $(VENV)/.flambeau-deps $(VENV)/.flambeau-test ## run the tests of nati
 	@$(VENV)/bin/cmake --build $(SANITIZE) -j $(JOBS)
 	$(INSIDE) tools/run_sanitized.py $(SANITIZE)
 
-# Damaged packages, loaded by the sanitized library that `make sanitize` built.
+# The parts of the runtime that packages need are built with the sanitizer, and linked with the kernels of this build.
 fuzz: dev ## load 10,000 damaged packages under ASan
-	@test -f $(SANITIZE)/package/flambeau/libflambeau.so || { echo "make sanitize first"; exit 1; }
-	$(RUN) tools/make_package.py $(SANITIZE)/fuzzed.pt2
-	g++ -std=c++17 -g -fsanitize=address,undefined -Iflambeau/include tests/runtime/fuzz.cpp -o $(SANITIZE)/fuzz \
-	  -L$(SANITIZE)/package/flambeau -lflambeau -Wl,-rpath,$(abspath $(SANITIZE))/package/flambeau
-	$(SANITIZE)/fuzz $(SANITIZE)/fuzzed.pt2 10000 $(or $(SEED),1)
+	$(RUN) tools/sanitize_runtime.py address 10000 $(or $(SEED),1) --jobs $(JOBS)
+
+races: dev ## run a model on many threads under ThreadSanitizer
+	$(RUN) tools/sanitize_runtime.py thread --jobs $(JOBS)
 
 # For another Python: make wheel PYTHON=python3.12. What the build needs is in pyproject.toml.
 wheel: | $(VENV)/bin/python ## build a wheel into dist/

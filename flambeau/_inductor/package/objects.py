@@ -19,7 +19,6 @@ __all__ = ["needed_objects"]
 
 _DEVICE_FUNCTION = "_ZN2fl6device"
 _DEFINE_OPERATORS = "_ZN2fl24define_builtin_operatorsEv"  # of the object that looks operators up in the table
-_TABLE = {"_ZN2fl17builtin_operatorsE", "_ZN2fl22builtin_operator_countE"}
 _NM = os.environ.get("NM", "nm")
 
 
@@ -29,6 +28,7 @@ class _Member:
 
     path: Path
     defined: set[str] = field(default_factory=set)
+    strong: set[str] = field(default_factory=set)  # of those: what no other object may define
     needed: set[str] = field(default_factory=set)
     registers: bool = False  # has initialisers, which may register kernels
 
@@ -51,16 +51,19 @@ def unpacked(archive: Path, folder: Path) -> list[_Member]:
             member.needed.add(name)
         elif kind.isupper():
             member.defined.add(name)
+            if kind in "TDBR":
+                member.strong.add(name)
         elif name.startswith("_GLOBAL__sub_I_"):
             member.registers = True
     return members
 
 
 def needed_objects(archive: Path, operators: Iterable[str], own: list[Path], folder: Path) -> list[Path]:
-    """The objects that some objects need: they define symbols, register operators, or attach implementations."""
+    """The objects that some objects need: they define symbols, register operators, or attach implementations. Those that define what
+    the given ones do are replaced by them."""
     needed = {_DEFINE_OPERATORS, *(s for path in own for s in _symbols(path, "-u"))}
     defined = {s for path in own for s in _symbols(path, "--defined-only")}
-    members = [m for m in unpacked(archive, folder) if not m.defined & defined & _TABLE]
+    members = [m for m in unpacked(archive, folder) if not m.strong & defined]
     definers: dict[str, _Member] = {}
     attaching: dict[str, list[_Member]] = {}
     for member in members:
@@ -73,6 +76,7 @@ def needed_objects(archive: Path, operators: Iterable[str], own: list[Path], fol
     literals = [b"\0" + name.encode() + b"\0" for name in operators]
     pending = [m for m in members if m.registers and _holds(m.path, literals)]
     pending += [definers[s] for s in needed - defined if s in definers]
+    pending += [m for s in needed | defined for m in attaching.get(s, ())]
     chosen: set[Path] = set()
     while pending:
         member = pending.pop()
