@@ -136,17 +136,19 @@ FL_API fl_tensor* fl_tensor_detach(const fl_tensor* tensor);
 FL_API fl_status fl_backward(fl_tensor* const* roots, fl_tensor* const* gradients, size_t root_count,
                              fl_tensor* const* inputs, size_t input_count, int retain_graph, int create_graph,
                              fl_tensor** input_gradients);
-/* What a backward function gets: the gradients of the outputs, null where there is none. It leaves those of the inputs, owned by the
-   caller, null where there is none. Where it fails it returns what fl_fail returned. */
+/* What a backward function gets: the gradients of the outputs, null where there is none. It leaves those of
+   the inputs, owned by the caller, null where there is none. Where it fails it returns what fl_fail returned.
+ */
 typedef fl_status (*fl_backward_function)(void* context, fl_tensor* const* gradients, size_t output_count,
                                           fl_tensor** input_gradients, size_t input_count);
-/* Gives outputs a history: they were computed from inputs, and `backward` computes the gradients. The outputs are replaced by new
-   handles, owned by the caller. `release` gets the context when nobody needs it any more. */
+/* Gives outputs a history: they were computed from inputs, and `backward` computes the gradients. The outputs
+   are replaced by new handles, owned by the caller. `release` gets the context when nobody needs it any more.
+ */
 FL_API fl_status fl_set_backward(fl_tensor* const* inputs, size_t input_count, fl_tensor** outputs,
                                  size_t output_count, const char* name, fl_backward_function backward,
                                  void (*release)(void* context), void* context);
-/* The name of the node that a tensor comes from, such as MulBackward0; null for one without history. Valid until the next call of the
-   thread. */
+/* The name of the node that a tensor comes from, such as MulBackward0; null for one without history. Valid
+   until the next call of the thread. */
 FL_API const char* fl_tensor_grad_fn(const fl_tensor* tensor);
 /* Keeps a message for fl_error(), from a callback. */
 FL_API fl_status fl_fail(const char* message);

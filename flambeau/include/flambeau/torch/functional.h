@@ -9,7 +9,8 @@ namespace torch::nn::functional {
   _(relu)                                                                                                   \
   _(relu6)                                                                                                  \
   _(gelu)                                                                                                   \
-  _(silu) _(mish) _(elu) _(selu) _(celu) _(leaky_relu) _(softplus) _(softsign) _(tanhshrink) _(hardsigmoid) \
+  _(silu)                                                                                                   \
+  _(mish) _(elu) _(selu) _(celu) _(leaky_relu) _(softplus) _(softsign) _(tanhshrink) _(hardsigmoid)         \
       _(hardswish) _(hardtanh) _(sigmoid) _(tanh) _(logsigmoid) _(softmax) _(log_softmax) _(softmin)        \
           _(normalize) _(one_hot) _(linear) _(bilinear) _(conv1d) _(conv2d) _(conv3d) _(conv_transpose2d)   \
               _(max_pool1d) _(max_pool2d) _(max_pool3d) _(avg_pool1d) _(avg_pool2d) _(avg_pool3d)           \

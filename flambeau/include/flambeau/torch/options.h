@@ -101,11 +101,13 @@ FL_OPTIONS(ReLUOptions) ReLUOptions() = default;
 FL_FIRST(ReLUOptions, bool, inplace) FL_END using ReLU6Options = ReLUOptions;
 using SELUOptions = ReLUOptions;
 FL_OPTIONS(LeakyReLUOptions)
-FL_SET(double, negative_slope) FL_SET(bool, inplace) FL_END FL_OPTIONS(ELUOptions) FL_SET(double, alpha)
-    FL_SET(bool, inplace) FL_END using CELUOptions = ELUOptions;
+FL_SET(double, negative_slope)
+FL_SET(bool, inplace) FL_END FL_OPTIONS(ELUOptions) FL_SET(double, alpha) FL_SET(bool, inplace) FL_END
+    using CELUOptions = ELUOptions;
 FL_OPTIONS(GELUOptions)
-FL_SET(std::string, approximate) FL_END FL_OPTIONS(HardtanhOptions) FL_SET(double, min_val)
-    FL_SET(double, max_val) FL_SET(bool, inplace) FL_END FL_OPTIONS(SoftplusOptions) FL_SET(double, beta)
+FL_SET(std::string, approximate)
+FL_END FL_OPTIONS(HardtanhOptions) FL_SET(double, min_val) FL_SET(double, max_val)
+    FL_SET(bool, inplace) FL_END FL_OPTIONS(SoftplusOptions) FL_SET(double, beta)
         FL_SET(double, threshold) FL_END FL_OPTIONS(SoftmaxOptions)
             FL_FIRST(SoftmaxOptions, int64_t, dim) FL_END using LogSoftmaxOptions = SoftmaxOptions;
 using SoftminOptions = SoftmaxOptions;
@@ -113,7 +115,7 @@ FL_OPTIONS(GLUOptions) GLUOptions() = default;
 FL_FIRST(GLUOptions, int64_t, dim)
 FL_END
 
-    FL_OPTIONS(LossOptions) LossOptions() = default;
+FL_OPTIONS(LossOptions) LossOptions() = default;
 FL_FIRST(LossOptions, std::string, reduction)
 LossOptions(OptionName name) {
   this->reduction(name);
@@ -126,16 +128,18 @@ SmoothL1LossOptions(OptionName name) {
   reduction(name);
 }
 FL_SET(std::string, reduction)
-FL_SET(double, beta) FL_END FL_OPTIONS(HuberLossOptions) FL_SET(std::string, reduction)
-    FL_SET(double, delta) FL_END FL_OPTIONS(KLDivLossOptions) KLDivLossOptions() = default;
+FL_SET(double, beta)
+FL_END FL_OPTIONS(HuberLossOptions) FL_SET(std::string, reduction) FL_SET(double, delta) FL_END
+    FL_OPTIONS(KLDivLossOptions) KLDivLossOptions() = default;
 KLDivLossOptions(OptionName name) {
   reduction(name);
 }
 FL_SET(std::string, reduction)
-FL_SET(bool, log_target) FL_END FL_OPTIONS(BCELossOptions) FL_SET(Tensor, weight)
-    FL_SET(std::string, reduction) FL_END FL_OPTIONS(BCEWithLogitsLossOptions) FL_SET(Tensor, weight)
-        FL_SET(std::string, reduction) FL_SET(Tensor, pos_weight) FL_END FL_OPTIONS(NLLLossOptions)
-            FL_SET(Tensor, weight) FL_SET(int64_t, ignore_index) FL_SET(std::string, reduction) FL_END
+FL_SET(bool, log_target)
+FL_END FL_OPTIONS(BCELossOptions) FL_SET(Tensor, weight) FL_SET(std::string, reduction) FL_END
+    FL_OPTIONS(BCEWithLogitsLossOptions) FL_SET(Tensor, weight) FL_SET(std::string, reduction)
+        FL_SET(Tensor, pos_weight) FL_END FL_OPTIONS(NLLLossOptions) FL_SET(Tensor, weight)
+            FL_SET(int64_t, ignore_index) FL_SET(std::string, reduction) FL_END
     FL_OPTIONS(CrossEntropyLossOptions) FL_SET(Tensor, weight) FL_SET(int64_t, ignore_index)
         FL_SET(std::string, reduction) FL_SET(double, label_smoothing) FL_END
 
@@ -163,14 +167,15 @@ FL_SET(bool, log_target) FL_END FL_OPTIONS(BCELossOptions) FL_SET(Tensor, weight
   FL_FIRST(SoftmaxFuncOptions, int64_t, dim) FL_END using LogSoftmaxFuncOptions = SoftmaxFuncOptions;
   using SoftminFuncOptions = SoftmaxFuncOptions;
   FL_OPTIONS(DropoutFuncOptions)
-  FL_SET(double, p) FL_SET(bool, training) FL_SET(bool, inplace) FL_END FL_OPTIONS(NormalizeFuncOptions)
-      FL_SET(double, p) FL_SET(int64_t, dim) FL_SET(double, eps)
-          FL_END FL_OPTIONS(CosineSimilarityFuncOptions) FL_SET(int64_t, dim) FL_SET(double, eps)
-              FL_END FL_OPTIONS(PadFuncOptions) FL_FIRST(PadFuncOptions, std::vector<int64_t>, pad)
-                  FL_SET(std::string, mode) FL_SET(double, value) FL_END FL_OPTIONS(InterpolateFuncOptions)
-                      FL_SET(std::vector<int64_t>, size) FL_SET(std::vector<double>, scale_factor) FL_SET(
-                          std::string, mode) FL_SET(bool, align_corners) FL_SET(bool, recompute_scale_factor)
-                          FL_SET(bool, antialias) FL_END FL_OPTIONS(LayerNormFuncOptions)
+  FL_SET(double, p)
+  FL_SET(bool, training) FL_SET(bool, inplace) FL_END FL_OPTIONS(NormalizeFuncOptions) FL_SET(double, p)
+      FL_SET(int64_t, dim) FL_SET(double, eps) FL_END FL_OPTIONS(CosineSimilarityFuncOptions)
+          FL_SET(int64_t, dim) FL_SET(double, eps) FL_END FL_OPTIONS(PadFuncOptions) FL_FIRST(
+              PadFuncOptions, std::vector<int64_t>, pad) FL_SET(std::string, mode) FL_SET(double, value)
+              FL_END FL_OPTIONS(InterpolateFuncOptions) FL_SET(std::vector<int64_t>, size)
+                  FL_SET(std::vector<double>, scale_factor) FL_SET(std::string, mode)
+                      FL_SET(bool, align_corners) FL_SET(bool, recompute_scale_factor) FL_SET(bool, antialias)
+                          FL_END FL_OPTIONS(LayerNormFuncOptions)
                               FL_FIRST(LayerNormFuncOptions, std::vector<int64_t>, normalized_shape)
                                   FL_SET(Tensor, weight) FL_SET(Tensor, bias) FL_SET(double, eps) FL_END
 

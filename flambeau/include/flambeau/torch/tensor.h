@@ -39,12 +39,13 @@ class TensorIndex;
   _(acos)                                                                                                    \
   _(add)                                                                                                     \
   _(addcdiv)                                                                                                 \
-  _(addcmul) _(addmm) _(all) _(amax) _(amin) _(any) _(argmax) _(argmin) _(argsort) _(asin) _(atan) _(atan2)  \
-      _(baddbmm) _(bernoulli) _(bitwise_and) _(bitwise_not) _(bitwise_or) _(bmm) _(ceil) _(clamp) _(         \
-          clamp_max) _(clamp_min) _(clip) _(clone) _(conj) _(contiguous) _(cos) _(cosh) _(cross) _(cumprod)  \
-          _(cumsum) _(diag) _(diagonal) _(div) _(dot) _(eq) _(erf) _(exp) _(expand_as) _(expm1) _(fill) _(   \
-              flatten) _(float_power) _(floor) _(floor_divide) _(fmod) _(gather) _(ge) _(greater) _(gt)      \
-              _(index_add) _(index_select) _(inverse) _(isclose) _(isfinite) _(isinf) _(isnan) _(kron) _(    \
+  _(addcmul)                                                                                                 \
+  _(addmm) _(all) _(amax) _(amin) _(any) _(argmax) _(argmin) _(argsort) _(asin) _(atan) _(atan2) _(baddbmm)  \
+      _(bernoulli) _(bitwise_and) _(bitwise_not) _(bitwise_or) _(bmm) _(ceil) _(clamp) _(clamp_max) _(       \
+          clamp_min) _(clip) _(clone) _(conj) _(contiguous) _(cos) _(cosh) _(cross) _(cumprod) _(cumsum)     \
+          _(diag) _(diagonal) _(div) _(dot) _(eq) _(erf) _(exp) _(expand_as) _(expm1) _(fill) _(flatten) _(  \
+              float_power) _(floor) _(floor_divide) _(fmod) _(gather) _(ge) _(greater) _(gt) _(index_add)    \
+              _(index_select) _(inverse) _(isclose) _(isfinite) _(isinf) _(isnan) _(kron) _(                 \
                   le) _(lerp) _(less) _(lgamma) _(log) _(log10) _(log1p) _(log2) _(log_softmax)              \
                   _(logical_and) _(logical_not) _(logical_or) _(logical_xor) _(logsumexp) _(                 \
                       lt) _(masked_fill) _(masked_select) _(matmul) _(maximum) _(minimum) _(mm)              \
