@@ -91,30 +91,20 @@ def _compare(
     func: Callable[..., Any], inputs: Sequence[Any], eps: float, atol: float, rtol: float, nondet_tol: float
 ) -> None:
     outputs = _call(func, inputs)
-    if not outputs:
-        listed = func(*inputs)
-        for o in listed if isinstance(listed, (tuple, list)) else (listed,):
-            if isinstance(o, Tensor) and o.requires_grad:
-                return
-        # Nothing requires grad: then nothing may change either.
-        return
     for i, x in enumerate(inputs):
         if not (isinstance(x, Tensor) and x.requires_grad):
             continue
         numerical = _numerical(func, inputs, i, eps)
         for j, output in enumerate(outputs):
             analytical = _analytical(output, x)
-            again = _analytical(output, x) if nondet_tol == 0.0 and output.numel() <= 8 else None
             if not analytical or not numerical:
                 continue
             got = fl.stack(analytical)  # outputs by inputs
             want = fl.stack([row[j] for row in numerical], 1)
-            if again is not None and not fl.allclose(got, fl.stack(again), atol=nondet_tol, rtol=0.0, equal_nan=True):
-                raise GradcheckError(
-                    "[gradcheck] Backward is not reentrant, i.e., running backward with same input "
-                    f"and grad_output multiple times gives different values, for output {j} and input "
-                    f"{i}"
-                )
+            v = _random_like(output, fl.Generator().manual_seed(0))
+            (first,) = grad(output, x, v, retain_graph=True, allow_unused=True)
+            if not _same_again(output, x, v, first, nondet_tol):
+                raise GradcheckError(_not_reentrant(j, i))
             if not fl.allclose(got.to(want.dtype), want, rtol=rtol, atol=atol, equal_nan=True):
                 raise GradcheckError(
                     "[gradcheck] expected the gradients of finite differences, got others: Jacobian mismatch for "
@@ -130,7 +120,29 @@ def _random_like(x: Tensor, generator: Any) -> Tensor:
     return (fl.view_as_complex(flat.view(-1, 2)) if x.is_complex() else flat).reshape(x.shape)
 
 
-def _compare_fast(func: Callable[..., Any], inputs: Sequence[Any], eps: float, atol: float, rtol: float) -> None:
+def _not_reentrant(output: int, input: int) -> str:
+    return (
+        "[gradcheck] expected the same gradients from two backwards, got others: Backward is not reentrant, i.e., running backward "
+        f"with same input and grad_output multiple times gives different values, for output {output} and input {input}"
+    )
+
+
+def _same_again(output: Tensor, x: Tensor, v: Tensor, first: Tensor | None, tolerance: float) -> bool:
+    """Whether a second backward gives the gradient of the first."""
+    (again,) = grad(output, x, v, retain_graph=True, allow_unused=True)
+    if first is None or again is None:
+        return (first is None) == (again is None)
+    return bool(fl.allclose(_flat(first), _flat(again), atol=tolerance, rtol=0.0, equal_nan=True))
+
+
+def _compare_fast(
+    func: Callable[..., Any],
+    inputs: Sequence[Any],
+    eps: float,
+    atol: float,
+    rtol: float,
+    nondet_tol: float | None = None,
+) -> None:
     """The Jacobian between random directions of each input and each output, instead of all its entries."""
     outputs = _call(func, inputs)
     wanted = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
@@ -152,6 +164,8 @@ def _compare_fast(func: Callable[..., Any], inputs: Sequence[Any], eps: float, a
                 continue
             want = float((_flat(slope[j]) * _flat(v)).sum())
             got = 0.0 if g is None else float((_flat(g) * _flat(u)).sum())
+            if nondet_tol is not None and not _same_again(output, inputs[i], v, g, nondet_tol):
+                raise GradcheckError(_not_reentrant(j, i))
             if not abs(got - want) <= atol + rtol * abs(want) and not (got != got and want != want):
                 raise GradcheckError(
                     "[gradcheck] expected the gradients of finite differences, got others: Jacobian mismatch for "
@@ -173,6 +187,96 @@ def _check_inputs(inputs: Sequence[Any]) -> None:
                 "will likely "
                 "fail if all the inputs are not of double precision floating point or complex.",
                 stacklevel=3,
+            )
+
+
+def _check_constant(func: Callable[..., Any], inputs: Sequence[Any], eps: float, atol: float) -> None:
+    """A function without differentiable results must not depend on its inputs."""
+
+    def results(*args: Any) -> list[Tensor]:
+        listed = func(*args)
+        return [
+            o
+            for o in (listed if isinstance(listed, (tuple, list)) else (listed,))
+            if isinstance(o, Tensor) and (o.is_floating_point() or o.is_complex())
+        ]
+
+    if _call(func, inputs):
+        return
+    for i, x in enumerate(inputs):
+        if not (isinstance(x, Tensor) and x.requires_grad):
+            continue
+        sides = []
+        for step in (eps, -eps):
+            moved = list(inputs)
+            moved[i] = (x.detach() + step).requires_grad_()
+            sides.append(results(*moved))
+        if any(float((_flat(a) - _flat(b)).abs().max()) / (2 * eps) > atol for a, b in zip(*sides) if a.numel()):
+            raise GradcheckError(
+                f"[gradcheck] expected results that require grad, got constants that change with input {i}: Numerical gradient for "
+                "function expected to be zero"
+            )
+
+
+def _check_forward(func: Callable[..., Any], inputs: Sequence[Any], eps: float, atol: float, rtol: float) -> None:
+    """Tangents of forward mode against differences, along random directions of each input."""
+    from flambeau.autograd import forward_ad
+
+    generator = fl.Generator().manual_seed(0)
+    for i, x in enumerate(inputs):
+        if not (isinstance(x, Tensor) and x.requires_grad):
+            continue
+        direction = _random_like(x, generator)
+        sides = [_call_at(func, inputs, i, x.detach() + step * direction) for step in (eps, -eps)]
+        with forward_ad.dual_level():
+            moved = [
+                forward_ad.make_dual(a.detach(), direction if k == i else fl.zeros_like(a))
+                if isinstance(a, Tensor) and a.requires_grad
+                else a
+                for k, a in enumerate(inputs)
+            ]
+            listed = func(*moved)
+            results = [
+                o
+                for o in (listed if isinstance(listed, (tuple, list)) else (listed,))
+                if isinstance(o, Tensor) and (o.is_floating_point() or o.is_complex())
+            ]
+            tangents = [forward_ad.unpack_dual(o).tangent for o in results]
+        if len(tangents) != len(sides[0]):
+            continue  # some results have no derivative
+        for j, (tangent, above, below) in enumerate(zip(tangents, *sides)):
+            want = (_flat(above) - _flat(below)) / (2 * eps)
+            got = fl.zeros_like(want) if tangent is None else _flat(tangent).to(want.dtype)
+            if not fl.allclose(got, want, rtol=rtol, atol=atol, equal_nan=True):
+                raise GradcheckError(
+                    "[gradcheck] expected the tangents of finite differences, got others: Jacobian computed with forward mode "
+                    f"mismatch for output {j} with respect to input {i},\nnumerical:{want}\nanalytical:{got}\n"
+                )
+
+
+def _check_batched(func: Callable[..., Any], inputs: Sequence[Any]) -> None:
+    """Gradients for several vectors at once, by vmap, against those for each."""
+    wanted = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    generator = fl.Generator().manual_seed(0)
+    for j, output in enumerate(_call(func, inputs)):
+        vectors = fl.stack([_random_like(output, generator) for _ in range(2)])
+
+        def gradients(v: Tensor, output: Tensor = output) -> tuple[Any, ...]:
+            computed = grad(output, wanted, v, retain_graph=True, allow_unused=True)
+            return tuple(g for g in computed if g is not None)
+
+        want = [fl.stack(column) for column in zip(*(gradients(v) for v in vectors))]
+        try:
+            got = fl.func.vmap(gradients)(vectors) if want else ()
+        except Exception as error:
+            raise GradcheckError(
+                "[gradcheck] expected a backward that vmap can follow, got an error: gradcheck or gradgradcheck failed while testing "
+                f"batched gradient computation: {type(error).__name__}: {error}"
+            ) from error
+        if not all(fl.allclose(_flat(a), _flat(b), equal_nan=True) for a, b in zip(got, want)):
+            raise GradcheckError(
+                "[gradcheck] expected the same gradients with and without vmap, got others: gradcheck or gradgradcheck failed while "
+                f"testing batched gradient computation, for output {j}"
             )
 
 
@@ -214,16 +318,25 @@ def gradcheck(
     >>> flambeau.autograd.gradcheck(flambeau.sin, (x,))
     True
     """
+    if not check_forward_ad and not check_backward_ad:
+        raise AssertionError(
+            "[gradcheck] expected a mode to check, got none: Expected at least one of check_forward_ad or check_backward_ad to be True"
+        )
     listed = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     if any(isinstance(x, Tensor) and x.layout is not fl.strided for x in listed):
         func, listed = _of_values(func, listed)
     _check_inputs(listed)
     try:
+        _check_constant(func, listed, eps, atol)
         if check_backward_ad and fast_mode:
-            _compare_fast(func, listed, eps, atol, rtol)
+            _compare_fast(func, listed, eps, atol, rtol, nondet_tol)
         elif check_backward_ad:
             _compare(func, listed, eps, atol, rtol, nondet_tol)
-        if check_undefined_grad:
+        if check_batched_grad:
+            _check_batched(func, listed)
+        if check_forward_ad:
+            _check_forward(func, listed, eps, atol, rtol)
+        if check_undefined_grad and check_backward_ad:
             _check_undefined(func, listed)
     except GradcheckError:
         if raise_exception:
@@ -308,5 +421,6 @@ def gradgradcheck(
         raise_exception=raise_exception,
         nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad,
+        check_batched_grad=check_batched_grad,
         fast_mode=fast_mode,
     )

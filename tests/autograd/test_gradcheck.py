@@ -1,0 +1,81 @@
+"""What gradcheck finds beside wrong gradients of backward."""
+
+from __future__ import annotations
+
+import pytest
+
+import flambeau as fl
+from flambeau.autograd import Function, gradcheck, gradgradcheck
+from flambeau.autograd.gradcheck import GradcheckError
+
+
+@pytest.fixture
+def x():
+    return fl.tensor([0.3, 0.7], dtype=fl.double, requires_grad=True)
+
+
+class Jittery(Function):
+    @staticmethod
+    def forward(ctx, x, jitter):
+        ctx.jitter = jitter
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Jittery.apply(gradient, ctx.jitter) * (1 + fl.rand_like(gradient) * ctx.jitter), None
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+@pytest.mark.parametrize(("check", "jitter"), [(gradcheck, 1e-6), (gradgradcheck, 1e-12)])
+def test_backwards_that_differ(x, check, jitter, fast_mode):
+    with pytest.raises(GradcheckError, match="Backward is not reentrant"):
+        check(lambda x: Jittery.apply(x, jitter), x, fast_mode=fast_mode)
+    assert check(lambda x: Jittery.apply(x, jitter), x, nondet_tol=1e-5, fast_mode=fast_mode)
+
+
+def test_constants_that_change_with_an_input(x):
+    with pytest.raises(GradcheckError, match="expected to be zero"):
+        gradcheck(lambda x: x.detach() * 2, x)
+    assert gradcheck(lambda x: fl.ones(2), x) and gradcheck(lambda x: (), (x,))
+
+
+class Scaled(Function):
+    """Twice the input, with a tangent of another factor."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2, None
+
+    @staticmethod
+    def jvp(ctx, tangent, _):
+        return tangent * ctx.factor
+
+
+def test_tangents_of_forward_mode(x):
+    assert gradcheck(fl.sin, x, check_forward_ad=True)
+    assert gradcheck(lambda x: Scaled.apply(x, 2), x, check_forward_ad=True)
+    with pytest.raises(GradcheckError, match="forward mode mismatch for output 0 with respect to input 0"):
+        gradcheck(lambda x: Scaled.apply(x, 3), x, check_forward_ad=True)
+    assert gradcheck(lambda x: Scaled.apply(x, 3), x)
+    with pytest.raises(AssertionError, match="at least one of"):
+        gradcheck(fl.sin, x, check_backward_ad=False)
+
+
+def test_backwards_that_vmap_cannot_follow(x):
+    class Branching(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient if float(gradient.sum()) > -100 else gradient * 0
+
+    assert gradcheck(fl.sin, x, check_batched_grad=True) and gradcheck(Branching.apply, x)
+    with pytest.raises(GradcheckError, match="batched gradient"):
+        gradcheck(Branching.apply, x, check_batched_grad=True)
