@@ -3,6 +3,7 @@
 #include "cpu/engine/arch.h"
 #include "python/guards.h"
 #include "python/library.h"
+#include "python/script_front.h"
 
 namespace {
 
@@ -51,6 +52,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_dispatch_modes(module.get());
     add_autograd(module.get());
     add_nn_module(module.get());
+    add_script_fronts(module.get());
     add_guards(module.get());
     add_guarded_function(module.get());
     add_frame_hook(module.get());

@@ -2,6 +2,7 @@
 // hook looks at goes straight to `forward`, and parameters, buffers and submodules are found without running
 // Python code.
 #include "python/common.h"
+#include "python/script_front.h"
 
 namespace fl::py {
 namespace {
@@ -94,6 +95,11 @@ PyMethodDef functions[] = {
 PyTypeObject base_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 }  // namespace
+
+// A table that is missing is one of something that is no module.
+bool module_needs_hooks(PyObject* attributes) {
+  return PyDict_GetItemWithError(attributes, hook_tables[0]) != nullptr && needs_hooks(attributes);
+}
 
 void add_nn_module(PyObject* module) {
   const char* members[] = {"_parameters", "_buffers", "_modules"};

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau.jit as jit
-from flambeau import Tensor
+from flambeau import _C, Tensor
 from flambeau.jit import _types as T
 from flambeau.jit._ir import Graph
 from flambeau.jit._schemas import NO_DEFAULT, Signature
@@ -104,6 +104,8 @@ class Function:
 
     def forget(self) -> None:
         """Lower again: the graph has changed."""
+        if self._region:
+            self._region.retire()
         self._callable = self._region = None
         self._calls = 0
 
@@ -219,14 +221,20 @@ class ScriptFunction(_Compiled):
             self._torchdynamo_inline = self.__original_fn = python
             self.__wrapped__ = python
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    __call__ = _C.call_scripted  # by `_script_front` once there is one, else:
+
+    def _call_in_python(self, *args: Any, **kwargs: Any) -> Any:
         function = self.function
         values = bind(function, args, kwargs, 0)
         if jit._tracing:
             from flambeau.jit._trace import record_call
 
             return record_call(function, values)
-        return execute(function, values)
+        result = execute(function, values)
+        front = getattr(function._region, "front", None)
+        if front is not None and "_script_front" not in self.__dict__:
+            self.__dict__["_script_front"] = front(self)
+        return result
 
     @property
     def name(self) -> str:

@@ -1,8 +1,8 @@
 """Programs that have run a few times are handed to the compiler.
 
 The inlined graph of a function becomes one Python function: attributes of modules that it reads are arguments, control flow over numbers is Python's. `compile` captures it as one graph,
-with a guard for each number, and gradients flow as in compiled modules. What cannot be captured so (branches on tensors, objects, calls of Python, random numbers) runs statement
-by statement as before.
+with a guard for each number, and gradients flow as in compiled modules. Where the whole cannot be captured so (branches on tensors, objects, calls of Python, random numbers), its
+straight-line parts are compiled (`_regions`), and the rest runs statement by statement.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def execute(function: Any, args: list[Any]) -> Any:
         if function._calls <= WARM_UP or not jit._optimize:
             return function.run()(*args)
         region = function._region = _region(function)
-    if region is False or not _ordinary(args):
+    if region is False or not is_ordinary(args):
         return function.run()(*args)
     return region(args)
 
@@ -48,10 +48,20 @@ def _region(function: Any) -> Any:
     try:
         return Region(function)
     except Unsuitable:
+        return split(function)
+
+
+def split(function: Any) -> Any:
+    """The function with its straight-line parts compiled; False where there are none."""
+    from flambeau.jit._regions import Split
+
+    try:
+        return Split(function)
+    except Unsuitable:
         return False
 
 
-def _ordinary(args: list[Any]) -> bool:
+def is_ordinary(args: Any) -> bool:
     """Whether nothing looks over the shoulder of the call: modes, tracing, subclasses of tensors."""
     if _C._len_torch_function_stack() or _C._len_torch_dispatch_stack() or flambeau.compiler.is_compiling():
         return False
@@ -67,13 +77,14 @@ class Region:
 
         self.function = function
         graph = inlined(function.graph)
-        _drop_round_trips(graph)
+        drop_round_trips(graph)
         _check(graph)
         self.reads: list[tuple[tuple[str, ...], str]] = []  # the path of a module, and its attribute
         self.off: list[int] = []  # attributes that must be false: those that turn on dropout
         self.is_method = bool(graph._param._outputs) and isinstance(graph._param._outputs[0].type(), T.ClassType)
         self.compiled = flambeau.compile(self._body(graph), fullgraph=True)
         self.sources: weakref.WeakKeyDictionary[Any, list[tuple[dict[str, Any], str]]] = weakref.WeakKeyDictionary()
+        self.fronts: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     def _body(self, graph: Graph) -> Any:
         """The function over attributes and arguments."""
@@ -135,6 +146,19 @@ class Region:
             sources.append((table, name))
         return sources
 
+    def front(self, owner: Any) -> Any:
+        """The quick way in for a function, or for one module."""
+        sources = [(None if table is owner.__dict__ else table, name) for table, name in self.sources.get(owner, ())]
+        tensors = self.function.tensors(1 if self.is_method else 0)
+        self.fronts[owner] = front = _C.ScriptFront(self.compiled, max(tensors, 0), sources, self.off)
+        if tensors < 0:
+            front.retire()
+        return front
+
+    def retire(self) -> None:
+        for front in self.fronts.values():
+            front.retire()
+
     def __call__(self, args: list[Any]) -> Any:
         state: list[Any] = []
         inputs = args
@@ -144,18 +168,23 @@ class Region:
                 try:
                     sources = self.sources[args[0]] = self._sources(args[0])
                 except Unsuitable:
-                    self.function._region = False
+                    self.retire()
+                    self.function._region = split(self.function)
                     return self.function.run()(*args)
             state = [table[name] for table, name in sources]
             inputs = args[1:]
         if any(state[i] for i in self.off):
             return self.function.run()(*args)
         try:
-            return self.compiled(*inputs, *state)
+            result = self.compiled(*inputs, *state)
+            if self.is_method and self.function.name.endswith(".forward") and "_script_front" not in args[0].__dict__:
+                args[0].__dict__["_script_front"] = self.front(args[0])
+            return result
         except Exception as error:
             # An error of the program is raised again here, with its line, and the region stays.
             result = self.function.run()(*args)
-            self.function._region = False
+            self.retire()
+            self.function._region = split(self.function) if isinstance(error, GraphBreakError) else False
             if not isinstance(error, GraphBreakError):  # what cannot be captured runs as before
                 report(Origin(f"the script {self.function.name}"), error)
             return result
@@ -172,7 +201,7 @@ _ARITHMETIC = {
 }
 
 
-def _drop_round_trips(graph: Graph) -> None:
+def drop_round_trips(graph: Graph) -> None:
     """Sizes that traces of PyTorch turn into tensors, compute with and turn back."""
     from flambeau.jit._passes import eliminate_dead_code
 
@@ -218,12 +247,12 @@ def _check(graph: Graph) -> None:
     for node in graph.walk():
         if node._kind not in _TAKEN and not node._kind.startswith("aten::"):
             raise Unsuitable(node._kind)
-        tensors += _computes(node)
+        tensors += computes(node)
     if tensors < SMALLEST or any(not _plain(v.type()) for v in graph._return._inputs):
         raise Unsuitable
 
 
-def _computes(node: Node) -> bool:
+def computes(node: Node) -> bool:
     return node._kind.startswith("aten::") and any(isinstance(o.type(), T.TensorType) for o in node._outputs)
 
 

@@ -136,7 +136,19 @@ class Value:
 class Node:
     """One operation."""
 
-    __slots__ = ("graph", "_kind", "_inputs", "_outputs", "_blocks", "attributes", "range", "owner", "call", "_scope")
+    __slots__ = (
+        "graph",
+        "_kind",
+        "_inputs",
+        "_outputs",
+        "_blocks",
+        "attributes",
+        "range",
+        "callers",
+        "owner",
+        "call",
+        "_scope",
+    )
 
     def __init__(self, graph: Graph, kind: str) -> None:
         self.graph, self._kind = graph, kind
@@ -145,6 +157,7 @@ class Node:
         self._blocks: list[Block] = []
         self.attributes: dict[str, tuple[str, Any]] = {}
         self.range: SourceRange | None = None
+        self.callers: tuple[SourceRange, ...] = ()  # calls that were replaced by what they run, the outermost first
         self.owner: Block | None = None
         self.call: Any = None  # the signature of an operator, the function or method of a call
         self._scope: str = graph.scope

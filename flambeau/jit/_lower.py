@@ -323,6 +323,9 @@ class Lowering:
         callee = self.bind(_caller(node.call), node.call.name.rpartition(".")[2])
         self.assign(node, depth, f"{callee}({', '.join(self.of(v) for v in node._inputs[1:])})")
 
+    def prim_CompiledPart(self, node: Node, depth: int) -> None:
+        self.assign(node, depth, f"{self.bind(node.call, 'part')}({', '.join(self.of(v) for v in node._inputs)})")
+
     def prim_PythonOp(self, node: Node, depth: int) -> None:
         callee = self.bind(_python_caller(node.call, node._outputs[0].type()), "python")
         self.assign(node, depth, f"{callee}({', '.join(self.of(v) for v in node._inputs)})")
@@ -506,6 +509,11 @@ def lowered_text(function: Any) -> str:
     return Lowering(function.ensure().graph, function.name).text()
 
 
+def _frame(place: Any, name: str) -> str:
+    line = place.source.first_line + place.line - 1
+    return f'  File "{place.source.file}", line {line}, in {name}\n{place.highlight(with_place=False)}'
+
+
 def _located(error: Exception, file: str, places: list[Node | None], name: str) -> Exception:
     """The error with the lines of the program that led to it."""
     frame = error.__traceback__
@@ -518,11 +526,7 @@ def _located(error: Exception, file: str, places: list[Node | None], name: str) 
     trace = list(getattr(error, "_script_trace", ()))
     original = getattr(error, "_script_original", error)
     if node is not None and node.range is not None:
-        place = node.range
-        text = place.highlight(with_place=False)
-        trace.insert(
-            0, f'  File "{place.source.file}", line {place.source.first_line + place.line - 1}, in {name}\n{text}'
-        )
+        trace[:0] = [_frame(place, name) for place in (*node.callers, node.range)]
     told = "\n".join(trace)
     cls = getattr(original, "_script_class", None)
     kind = type(original).__name__ if cls is None else cls

@@ -64,6 +64,8 @@ class ScriptModule(Module, metaclass=_ScriptMeta):
     """Base of modules with `script_method`s, and of what scripting returns."""
 
     forward = _Forward()
+    __call__ = _C.call_scripted  # by `_script_front` once there is one, else:
+    _call_in_python = _C.ModuleBase.__call__
 
     def save(self, f: Any, _extra_files: Any = None) -> None:
         from flambeau.jit._archive import save
@@ -224,6 +226,7 @@ class _Compiled(ScriptModule):
     def __copy__(self) -> Any:
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
+        twin.__dict__.pop("_script_front", None)
         for table in ("_parameters", "_buffers", "_modules"):
             twin.__dict__[table] = copy.copy(self.__dict__[table])
         return twin
@@ -232,6 +235,8 @@ class _Compiled(ScriptModule):
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
         for name, value in self.__dict__.items():
+            if name == "_script_front":
+                continue
             shared = name in ("_script_type", "_script_original")
             twin.__dict__[name] = value if shared else copy.deepcopy(value, memo)
         return twin

@@ -73,7 +73,7 @@ def test_training_with_dropout_is_not_compiled():
     assert module.norm.num_batches_tracked == 2
 
 
-def test_branches_on_tensors_run_as_before():
+def test_branches_on_tensors_are_taken_at_run_time():
     @fl.jit.script
     def choose(x):
         if bool(x.sum() > 0):
@@ -82,7 +82,7 @@ def test_branches_on_tensors_run_as_before():
 
     warm(choose, fl.ones(2))
     fl.testing.assert_close(choose(-fl.ones(2)), (-fl.ones(2) * 3).tanh().sin())
-    assert choose.function._region is False
+    assert len(choose.function._region.parts) == 2
 
 
 def test_errors_show_the_line():
@@ -114,3 +114,51 @@ def test_a_failure_of_the_compiler_is_reported_once(monkeypatch):
     with pytest.warns(RuntimeWarning, match=r"the script \S*chain could not be compiled: OSError: no space"):
         fl.testing.assert_close(chain(fl.ones(2)), (fl.ones(2) * 2).tanh().exp() + 1)
     assert chain.function._region is False
+
+
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.norm = nn.Linear(8, 8), nn.Linear(8, 8), nn.LayerNorm(8)
+
+    def forward(self, x: fl.Tensor, steps: int):
+        for i in range(steps):
+            h = self.norm(self.first(x)).relu().view(x.size(0), -1)
+            if h.sum() > 0:
+                x = x + self.second(h).tanh() * 2
+            else:
+                x = x - self.second(h).sigmoid() * 3 + i
+        return x, x.size(0) * 2
+
+
+def parts(scripted):
+    return scripted.__dict__["_script_type"].methods["forward"]._region.parts
+
+
+def test_lines_between_branches_on_tensors_are_compiled():
+    model = Gate()
+    scripted = fl.jit.script(model)
+    for size in (4, 4, 4, 4, 4, 4, 4, 4, 6, 3):
+        x = fl.randn(size, 8)
+        actual, expected = scripted(x, 3), model(x, 3)
+        fl.testing.assert_close(actual[0], expected[0])
+        assert actual[1] == expected[1]
+    assert len(parts(scripted)) == 3 and any(part.compiled is not None for part in parts(scripted))
+
+
+def test_gradients_flow_through_compiled_parts():
+    model = Gate()
+    scripted = fl.jit.script(model)
+    for _ in range(9):
+        x = fl.randn(4, 8, requires_grad=True)
+        gradients = [fl.autograd.grad(f(x, 2)[0].sum(), [x, *model.parameters()]) for f in (model, scripted)]
+    for expected, actual in zip(*gradients, strict=True):
+        fl.testing.assert_close(actual, expected)
+
+
+def test_errors_of_compiled_parts_show_the_line():
+    scripted = fl.jit.script(Gate())
+    for _ in range(9):
+        scripted(fl.randn(4, 8), 2)
+    with pytest.raises(RuntimeError, match=r"self\.first\(x\)"):
+        scripted(fl.randn(4, 7), 2)

@@ -117,6 +117,7 @@ def _drop_tuple_round_trips(graph: Graph) -> None:
 def _copy_node(node: Node, graph: Graph, values: dict[int, Value]) -> Node:
     twin = Node(graph, node._kind)
     twin.attributes, twin.range, twin.call, twin._scope = dict(node.attributes), node.range, node.call, node._scope
+    twin.callers = node.callers
     for value in node._inputs:
         twin.addInput(values[id(value)])
     for output in node._outputs:
@@ -190,6 +191,13 @@ def _inline_copies(copies: list[Node], block: Block, graph: Graph, depth: int, c
             _inline_one(node, block, graph, depth, chosen)
 
 
+def _note_caller(node: Node, call: Node) -> None:
+    """Remember the call that a node came from, for errors."""
+    if call.range is not None:
+        for one in (node, *(inner for block in node._blocks for inner in block.walk())):
+            one.callers = (*call.callers, call.range, *one.callers)
+
+
 def _inline_one(node: Node, block: Block, graph: Graph, depth: int, chosen: Any = None) -> None:
     if depth > 200:
         raise RuntimeError("[jit] expected calls that end, got a recursion that cannot be inlined")
@@ -201,6 +209,7 @@ def _inline_one(node: Node, block: Block, graph: Graph, depth: int, chosen: Any 
     for copied in copies:
         copied.owner = block
         copied._scope = node._scope
+        _note_caller(copied, node)
     block._nodes[place:place] = copies
     for output, result in zip(node._outputs, function.graph._return._inputs):
         output.replaceAllUsesWith(values[id(result)])
