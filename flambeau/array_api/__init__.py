@@ -23,21 +23,13 @@ from flambeau import (  # noqa: F401
     abs,
     acos,
     acosh,
-    add,
     asin,
     asinh,
     atan,
-    atan2,
     atanh,
-    bitwise_and,
-    bitwise_left_shift,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
     bool,
     complex64,
     complex128,
-    copysign,
     cos,
     cosh,
     e,
@@ -46,10 +38,8 @@ from flambeau import (  # noqa: F401
     expm1,
     float32,
     float64,
-    floor_divide,
     from_dlpack,
     full_like,
-    hypot,
     inf,
     int8,
     int16,
@@ -62,34 +52,21 @@ from flambeau import (  # noqa: F401
     log1p,
     log2,
     log10,
-    logaddexp,
-    logical_and,
     logical_not,
-    logical_or,
-    logical_xor,
     matmul,
-    maximum,
-    minimum,
-    multiply,
     nan,
     negative,
     newaxis,
-    nextafter,
-    not_equal,
     ones_like,
     pi,
     positive,
-    pow,
     real,
     reciprocal,
-    remainder,
-    sign,
     signbit,
     sin,
     sinh,
     sqrt,
     square,
-    subtract,
     tan,
     tanh,
     uint8,
@@ -101,9 +78,6 @@ from flambeau import (  # noqa: F401
 
 bitwise_invert = fl.bitwise_not
 conj = fl.conj
-divide = fl.div
-equal = fl.eq
-greater, greater_equal, less, less_equal = fl.gt, fl.ge, fl.lt, fl.le
 imag = fl.imag
 
 Axis = int | tuple[int, ...] | None
@@ -135,7 +109,10 @@ def astype(x: Tensor, dtype: Any, /, *, copy: builtins.bool = True, device: Any 
 def can_cast(from_: Any, to: Any, /) -> builtins.bool:
     """Whether every value of one dtype is one of another."""
     source = from_.dtype if isinstance(from_, Tensor) else from_
-    return fl.promote_types(source, to) == to
+    try:
+        return _promoted(source, to) == to
+    except TypeError:
+        return False
 
 
 class FloatInfo(NamedTuple):
@@ -171,6 +148,24 @@ def iinfo(type: Any, /) -> IntegerInfo:
     return IntegerInfo(info.bits, info.max, info.min, dtype)
 
 
+def _promoted(first: Any, second: Any) -> Any:
+    """The dtype of two, as the standard has it; the package itself does not promote unsigned integers of several bytes."""
+    wide = (uint16, uint32, uint64)
+    if first == second or not (first in wide or second in wide):
+        return fl.promote_types(first, second)
+    unsigned, other = (first, second) if first in wide else (second, first)
+    if other is bool:
+        return unsigned
+    if other not in _KINDS["integral"]:
+        return other
+    if other in _INTEGERS["unsigned integer"]:
+        return builtins.max(unsigned, other, key=lambda dtype: int(dtype.itemsize))
+    for dtype in _INTEGERS["signed integer"]:
+        if dtype.itemsize > unsigned.itemsize and dtype.itemsize >= other.itemsize:
+            return dtype
+    raise TypeError(f"[result_type] expected dtypes that promote, got {first} and {second}")
+
+
 def result_type(*arrays_and_dtypes: Any) -> Any:
     """The dtype in which arrays, dtypes and Python numbers are combined; numbers only choose a kind."""
     numbers = [value for value in arrays_and_dtypes if isinstance(value, (builtins.bool, int, float, complex))]
@@ -180,10 +175,67 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
     result = None
     for value in others:
         dtype = value.dtype if isinstance(value, Tensor) else value
-        result = dtype if result is None else fl.promote_types(result, dtype)
+        result = dtype if result is None else _promoted(result, dtype)
     for number in numbers:
         result = fl.result_type(fl.empty(1, dtype=result), number)
     return result
+
+
+# ---------------------------------------------------------------- functions of two arrays, either of which may be a number
+
+
+def _together(x1: Any, x2: Any) -> tuple[Tensor, Tensor]:
+    """Two arrays, or an array and a number, in their common dtype."""
+    dtype = result_type(x1, x2)
+    place = x1.device if isinstance(x1, Tensor) else x2.device
+    first, second = (
+        x.to(dtype) if isinstance(x, Tensor) else fl.asarray(x, dtype=dtype, device=place) for x in (x1, x2)
+    )
+    return first, second
+
+
+def _of_two(function: Any) -> Any:
+    def run(x1: Any, x2: Any, /) -> Tensor:
+        if isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype == x2.dtype:
+            return function(x1, x2)
+        return function(*_together(x1, x2))
+
+    run.__name__ = run.__qualname__ = function.__name__
+    run.__doc__ = function.__doc__
+    return run
+
+
+add = _of_two(fl.add)
+atan2 = _of_two(fl.atan2)
+bitwise_and = _of_two(fl.bitwise_and)
+bitwise_left_shift = _of_two(fl.bitwise_left_shift)
+bitwise_or = _of_two(fl.bitwise_or)
+bitwise_right_shift = _of_two(fl.bitwise_right_shift)
+bitwise_xor = _of_two(fl.bitwise_xor)
+copysign = _of_two(fl.copysign)
+divide = _of_two(fl.div)
+equal = _of_two(fl.eq)
+floor_divide = _of_two(fl.floor_divide)
+greater = _of_two(fl.gt)
+greater_equal = _of_two(fl.ge)
+hypot = _of_two(fl.hypot)
+less = _of_two(fl.lt)
+less_equal = _of_two(fl.le)
+logaddexp = _of_two(fl.logaddexp)
+logical_and = _of_two(fl.logical_and)
+logical_or = _of_two(fl.logical_or)
+logical_xor = _of_two(fl.logical_xor)
+maximum = _of_two(fl.maximum)
+minimum = _of_two(fl.minimum)
+multiply = _of_two(fl.multiply)
+nextafter = _of_two(fl.nextafter)
+not_equal = _of_two(fl.ne)
+pow = _of_two(fl.pow)
+remainder = _of_two(fl.remainder)
+subtract = _of_two(fl.subtract)
+
+
+# ---------------------------------------------------------------- functions of one array
 
 
 def _is_integer(x: Tensor) -> builtins.bool:
@@ -193,6 +245,16 @@ def _is_integer(x: Tensor) -> builtins.bool:
 def _of_integers(function: Any, x: Tensor) -> Tensor:
     """A function that integers pass unchanged."""
     return x.clone() if _is_integer(x) else function(x)
+
+
+def sign(x: Tensor, /) -> Tensor:
+    """NaN stays NaN, and zeros of complex numbers lose their signs."""
+    if _is_integer(x):
+        return fl.sign(x)
+    signs = fl.sgn(x)
+    return fl.where(
+        fl.isnan(x), x.new_tensor(nan), fl.where(x == 0, fl.zeros_like(x), signs) if x.is_complex() else signs
+    )
 
 
 def ceil(x: Tensor, /) -> Tensor:
@@ -299,7 +361,7 @@ def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
 
 
 def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
-    return fl.roll(x, shift, axis)
+    return fl.roll(x, shift) if axis is None else fl.roll(x, shift, axis)
 
 
 def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
@@ -307,11 +369,11 @@ def stack(arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
 
 
 def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
-    return fl.where(condition, x1, x2)
+    return fl.where(condition, *_together(x1, x2))
 
 
 def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
-    return fl.tensordot(x1, x2, dims=axes)
+    return fl.tensordot(*_together(x1, x2), dims=axes)
 
 
 def concat(arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor:
@@ -339,7 +401,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 
 
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
-    return fl.repeat_interleave(x, repeats, axis)
+    return fl.repeat_interleave(x, repeats.to(int64) if isinstance(repeats, Tensor) else repeats, axis)
 
 
 def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: builtins.bool | None = None) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
-from flambeau.array_api import matmul, matrix_transpose, sum, tensordot, vecdot
+from flambeau.array_api import _together, matmul, matrix_transpose, sum, tensordot, vecdot
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power",
@@ -19,7 +19,7 @@ matrix_power, slogdet, svdvals = fl.linalg.matrix_power, fl.linalg.slogdet, fl.l
 
 
 def cross(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-    return fl.linalg.cross(x1, x2, dim=axis)
+    return fl.linalg.cross(*fl.broadcast_tensors(*_together(x1, x2)), dim=axis)
 
 
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
@@ -35,7 +35,7 @@ def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
 
 
 def outer(x1: Tensor, x2: Tensor, /) -> Tensor:
-    return fl.outer(x1, x2)
+    return fl.outer(*_together(x1, x2))
 
 
 def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
