@@ -513,7 +513,7 @@ class CustomOpDef:
         self._fake: Callable[..., Any] | None = None
         previous = OPDEFS.get(self._qualname)
         if previous is not None:
-            previous._lib._destroy()
+            previous._lib._destroy()  # type: ignore[has-type]
         self._lib = Library(namespace, "FRAGMENT")
         self._lib.define(name + schema, tags=tags)
         self._opoverload: _ops.OpOverload = _C._operator_object(self._qualname)

@@ -460,7 +460,7 @@ class TypedStorage:
     def from_buffer(cls, *args: Any, dtype: Any = None, **kwargs: Any) -> TypedStorage:
         """The elements of an object with the buffer protocol, copied."""
         dtype = dtype or cls._dtype or flambeau.get_default_dtype()
-        return TypedStorage(wrap_storage=UntypedStorage.from_buffer(*args, dtype=dtype, **kwargs), dtype=dtype)
+        return TypedStorage(wrap_storage=UntypedStorage.from_buffer(*args, dtype=dtype, **kwargs), dtype=dtype)  # type: ignore[misc]
 
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> TypedStorage:

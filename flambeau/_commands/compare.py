@@ -134,6 +134,6 @@ def main(arguments: list[str]) -> int:
         at, why = difference
         print(f"line {at + 1}: {why}")
         shown = [(lines[at] if at < len(lines) else "(ended)") for lines in (ours.lines, theirs.lines)]
-        print("\n".join(line.rstrip() for line in difflib.ndiff(*([text] for text in shown))))
+        print("\n".join(line.rstrip() for line in difflib.ndiff(*([text] for text in shown))))  # type: ignore[arg-type]
     print(f"\n{table(ours, theirs)}")
     return int(difference is not None or ours.status != 0)

@@ -299,7 +299,7 @@ def main(arguments: list[str]) -> int:
         print(complaint)
     open_names = {u.name for u in uses if answers[u.name] and not u.guarded}
     guarded_names = {u.name for u in uses if answers[u.name] and u.guarded} - open_names
-    lacking = sum(answers[name].startswith("flambeau has no") and " yet: " not in answers[name] for name in open_names)  # type: ignore[union-attr]
+    lacking = sum(answers[name].startswith("flambeau has no") and " yet: " not in answers[name] for name in open_names)  # type: ignore[operator, union-attr]
     print(
         f"{len(files)} file{'s use' if len(files) != 1 else ' uses'} {len(answers)} names of torch: {len(answers) - len(open_names) - len(guarded_names)} are "
         f"there, {lacking} lacking, {len(open_names) - lacking} fail when used, {len(guarded_names)} lacking but guarded"

@@ -29,5 +29,5 @@ def _print_error(error: Exception, script: str) -> None:
     """As Python would, less the frames that lead to the program; what cannot even be compiled has no others."""
     told = traceback.TracebackException.from_exception(error)
     start = next((i for i, frame in enumerate(told.stack) if frame.filename == script), None)
-    told.stack = None if start is None else traceback.StackSummary.from_list(told.stack[start:])
+    told.stack = None if start is None else traceback.StackSummary.from_list(told.stack[start:])  # type: ignore[assignment]
     print(*told.format(), sep="", end="", file=sys.stderr)

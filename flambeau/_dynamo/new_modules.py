@@ -119,7 +119,7 @@ def initialize_lazy(tracer: Tracer, module: Any, args: tuple[Any, ...], kwargs: 
     ):
         return
     examples = pytree.tree_map(_example, (args, kwargs))
-    if first(module, *examples) is not None or "_initialize_hook" in module.__dict__:
+    if first(module, *examples) is not None or "_initialize_hook" in module.__dict__:  # type: ignore[misc]
         raise Unsupported(breaks.UNKNOWN_CALL, f"the lazy module {type(module).__name__}")
     raise Restart("a module was initialised")
 

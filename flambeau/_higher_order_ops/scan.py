@@ -30,4 +30,4 @@ def scan(
         rows.append(row)
     if reverse:
         rows.reverse()
-    return init, pytree.tree_unflatten([fl.stack(list(column)) for column in zip(*rows)], made_spec)
+    return init, pytree.tree_unflatten([fl.stack(list(column)) for column in zip(*rows)], made_spec)  # type: ignore[arg-type]

@@ -92,7 +92,7 @@ def histogramdd(
     """
     from flambeau.ops.reductions.statistics import histogramdd as count
 
-    return HistogramDD(count(input, bins, range, weight, density))
+    return HistogramDD(count(input, bins, range, weight, density))  # type: ignore[arg-type]
 
 
 Tensor.unique = unique  # type: ignore[method-assign]

@@ -200,7 +200,7 @@ class QuantizedTensor(Tensor):
     def is_quantized(self) -> bool:  # type: ignore[override]
         return True
 
-    def qscheme(self) -> Any:
+    def qscheme(self) -> Any:  # type: ignore[override]
         return self._grid.scheme
 
     def quantizer(self) -> tuple[Any, ...]:

@@ -240,8 +240,8 @@ def sensitivity(
                 own = None if evaluate is None else float(evaluate(model))
             grid = fl.quantize_per_tensor(x, rounded.scale, rounded.zero_point, fl.quint8)
             times = (
-                _seconds(lambda layer=layer, x=x: layer(x), repeats),
-                _seconds(lambda small=small, grid=grid: small(grid), repeats),
+                _seconds(lambda layer=layer, x=x: layer(x), repeats),  # type: ignore[misc]
+                _seconds(lambda small=small, grid=grid: small(grid), repeats),  # type: ignore[misc]
             )
             count = layer.weight.numel()
             drop = None if own is None else score - own  # type: ignore[operator]

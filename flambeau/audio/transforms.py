@@ -298,7 +298,7 @@ class Resample(nn.Module):
         common = math.gcd(int(orig_freq), int(new_freq))
         self._steps = (int(orig_freq) // common, int(new_freq) // common)
         if orig_freq != new_freq:
-            kernel, self._half = AF._sinc_kernel(*self._steps, *self._settings)
+            kernel, self._half = AF._sinc_kernel(*self._steps, *self._settings)  # type: ignore[arg-type]
             self.register_buffer("kernel", kernel.to(dtype or flambeau.float32))
 
     def forward(self, waveform: Tensor) -> Tensor:

@@ -95,7 +95,7 @@ def _make_grads(outputs: Sequence[Any], grads: Sequence[Any], is_grads_batched: 
         elif g is None and not isinstance(out, Tensor) and not _is_edge(out):
             raise TypeError(f"[backward] expected Tensors or edges of a graph, got {type(out).__name__}")
         elif g is None:
-            gradients.append(_first_gradient(out) if not isinstance(out, Tensor) or out.requires_grad else None)
+            gradients.append(_first_gradient(out) if not isinstance(out, Tensor) or out.requires_grad else None)  # type: ignore[arg-type]
         else:
             raise TypeError(f"[backward] expected gradients that are Tensors or None, got {type(g).__name__}")
     return gradients
@@ -152,7 +152,7 @@ def backward(
             )
     roots = _listed(tensors)
     grads = (None,) * len(roots) if grad_tensors is None else _listed(grad_tensors)
-    grads = _make_grads(roots, grads)
+    grads = _make_grads(roots, grads)  # type: ignore[assignment]
     if retain_graph is None:
         retain_graph = create_graph
     gradients = _run(roots, grads, wanted, retain_graph, create_graph, True)
@@ -204,7 +204,7 @@ def grad(
     if retain_graph is None:
         retain_graph = create_graph
     grads = (None,) * len(roots) if grad_outputs is None else _listed(grad_outputs)
-    grads = _make_grads(roots, grads, is_grads_batched)
+    grads = _make_grads(roots, grads, is_grads_batched)  # type: ignore[assignment]
     if is_grads_batched:
         gradients = _batched(roots, wanted, grads, retain_graph, create_graph, allow_unused)
     else:

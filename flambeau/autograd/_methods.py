@@ -142,5 +142,5 @@ def _node_register_prehook(self: Any, fn: Callable[..., Any]) -> RemovableHandle
     return RemovableHandle(self._register_prehook(fn))
 
 
-_C.Node.register_hook = _node_register_hook
-_C.Node.register_prehook = _node_register_prehook
+_C.Node.register_hook = _node_register_hook  # type: ignore[method-assign]
+_C.Node.register_prehook = _node_register_prehook  # type: ignore[method-assign]

@@ -95,7 +95,7 @@ class no_grad(_Mode):
         self = super().__new__(cls)
         if fn is None:
             return self
-        self.__init__()
+        self.__init__()  # type: ignore[misc]
         return self(fn)
 
     def __init__(self, fn: Any = None) -> None:
@@ -173,7 +173,7 @@ class inference_mode(_Mode):
         self = super().__new__(cls)
         if isinstance(mode, bool):
             return self
-        self.__init__()
+        self.__init__()  # type: ignore[misc]
         return self(mode)
 
     def __init__(self, mode: bool = True) -> None:

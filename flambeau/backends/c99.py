@@ -320,7 +320,7 @@ def literal(value: Any, ctype: str) -> str:
     if ctype == "long":
         number = int(value)
         return f"((long){number % (1 << 64)}ul)" if not -(1 << 31) < number < 1 << 31 else f"({number}l)"
-    number = float(value)
+    number = float(value)  # type: ignore[assignment]
     suffix = "f" if ctype == "float" else ""
     if number != number:
         return f"(({ctype})(0.0{suffix} / 0.0{suffix}))"

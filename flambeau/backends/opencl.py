@@ -58,7 +58,7 @@ _blocks: dict[int, Any] = {}  # allocations by address; those that are free stay
 def _allocate(size: int) -> int:
     flags = cl.svm_mem_flags.READ_WRITE
     if _fine_grained:
-        flags |= cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER
+        flags |= cl.svm_mem_flags.SVM_FINE_GRAIN_BUFFER  # type: ignore[assignment]
     block = cl.SVMAllocation(_context, size, 64, flags)
     _blocks[block.svm_ptr] = block
     return int(block.svm_ptr)

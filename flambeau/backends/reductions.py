@@ -46,7 +46,7 @@ def run(printer: Any, plan: Any, source: Any, out: Any) -> None:
     )
     printer.launch(first, [partial.data_ptr(), source.data_ptr()], integers, parameters, rows * parts)
     if parts > 1:
-        key = ("reduce parts", plan.key, ctype, partial.dtype, out.dtype)
+        key = ("reduce parts", plan.key, ctype, partial.dtype, out.dtype)  # type: ignore[assignment]
         last = printer.kernel(key, lambda s: _print_parts(s, plan, partial.dtype, out.dtype, ctype))
         printer.launch(last, [out.data_ptr(), partial.data_ptr()], [parts, length], parameters, rows)
 

@@ -126,7 +126,7 @@ def _compile_module(model: Any, settings: Any) -> Any:
             "load_state_dict": _load_compiled,
         },
     )
-    wrapper = module_class.__new__(module_class)
+    wrapper = module_class.__new__(module_class)  # type: ignore[call-overload]
     object.__setattr__(wrapper, "__dict__", original.__dict__)
     return wrapper
 

@@ -31,7 +31,7 @@ class Stream(accelerator.Stream):
         if not _library.available():
             raise _library.missing()
         self = object.__new__(cls)
-        self.device_index = kwargs.get("device_index")
+        self.device_index = kwargs.get("device_index")  # type: ignore[assignment]
         if self.device_index is None:
             self.device_index = _library.index_of(device)
         handle = kwargs.get("stream_ptr", kwargs.get("stream_id"))

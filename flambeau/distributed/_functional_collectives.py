@@ -40,7 +40,11 @@ class AsyncCollectiveTensor(flambeau.Tensor):
     @staticmethod
     def __new__(cls, elem: Any, work: Any = None) -> AsyncCollectiveTensor:
         self = flambeau.Tensor._make_wrapper_subclass(
-            cls, tuple(elem.shape), strides=tuple(elem.stride()), dtype=elem.dtype, device=elem.device
+            cls,  # type: ignore[arg-type]
+            tuple(elem.shape),
+            strides=tuple(elem.stride()),
+            dtype=elem.dtype,
+            device=elem.device,
         )
         self.elem, self._work = elem, work
         return self

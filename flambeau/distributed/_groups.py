@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import flambeau
 from flambeau import _distributed as native
 from flambeau.distributed import _watchdog
-from flambeau.distributed import rendezvous as _rendezvous
+from flambeau.distributed import rendezvous as _rendezvous  # type: ignore[no-redef]
 from flambeau.distributed._process_group import ProcessGroup
 from flambeau.distributed._stores import PrefixStore, Store
 from flambeau.distributed._types import Backend, BackendConfig

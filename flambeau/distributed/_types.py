@@ -130,8 +130,8 @@ class ReduceOp:
     BAND, BOR, BXOR, PREMUL_SUM = _RedOpType.BAND, _RedOpType.BOR, _RedOpType.BXOR, _RedOpType.PREMUL_SUM
 
     def __init__(self, op: Any = _RedOpType.SUM, factor: Any = None) -> None:
-        self.op = op.op if isinstance(op, ReduceOp) else _RedOpType(op)
-        self.factor = op.factor if isinstance(op, ReduceOp) and factor is None else factor
+        self.op = op.op if isinstance(op, ReduceOp) else _RedOpType(op)  # type: ignore[has-type]
+        self.factor = op.factor if isinstance(op, ReduceOp) and factor is None else factor  # type: ignore[has-type]
 
     def __eq__(self, other: object) -> bool:
         return self.op == (other.op if isinstance(other, ReduceOp) else other)

@@ -42,7 +42,7 @@ class _Worker:
 
         with socket.socket() as probe:
             probe.bind(("", 0))
-            return ray.util.get_node_ip_address(), probe.getsockname()[1]
+            return ray.util.get_node_ip_address(), probe.getsockname()[1]  # type: ignore[no-untyped-call]
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...], environment: dict[str, str]) -> Any:
         os.environ.update(environment)

@@ -97,7 +97,7 @@ def _provide_modules() -> None:
     for name, classes in _MODULES.items():
         module = ModuleType(f"{__name__}.{name}", f"{', '.join(c.__name__ for c in classes)} under PyTorch's name.")
         module.__dict__.update({c.__name__: c for c in classes}, __all__=[c.__name__ for c in classes])
-        module.__getattr__ = partial(look, classes)  # type: ignore[method-assign]
+        module.__getattr__ = partial(look, classes)  # type: ignore[arg-type, method-assign]
         sys.modules[module.__name__] = globals()[name] = module
 
 

@@ -125,7 +125,7 @@ class _InverseTransform(Transform):
         return self._inv.domain
 
     @property
-    def bijective(self) -> bool:
+    def bijective(self) -> bool:  # type: ignore[override]
         return self._inv.bijective
 
     @property

@@ -151,7 +151,7 @@ class Distribution:
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """An instance for a subclass's own `expand` to fill."""
-        if _instance is None and type(self).__init__ != cls.__init__:
+        if _instance is None and type(self).__init__ != cls.__init__:  # type: ignore[misc]
             raise NotImplementedError(
                 f"[{type(self).__name__}] has an __init__ of its own and so needs an expand() of its own"
             )

@@ -70,7 +70,7 @@ def _find(type_p: type, type_q: type) -> Callable[[Any, Any], fl.Tensor] | None:
         return None
     by_p = min(_Match(*pair) for pair in matches).types
     by_q = tuple(reversed(min(_Match(*reversed(pair)) for pair in matches).types))
-    if _KL_REGISTRY[by_p] is not _KL_REGISTRY[by_q]:
+    if _KL_REGISTRY[by_p] is not _KL_REGISTRY[by_q]:  # type: ignore[index]
         import warnings
 
         warnings.warn(
@@ -79,7 +79,7 @@ def _find(type_p: type, type_q: type) -> Callable[[Any, Any], fl.Tensor] | None:
             RuntimeWarning,
             stacklevel=3,
         )
-    return _KL_REGISTRY[by_p]
+    return _KL_REGISTRY[by_p]  # type: ignore[index]
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> fl.Tensor:

@@ -194,7 +194,7 @@ def _mapped(value: Any, now: dict[Node, Node], copies: dict[Node, Node]) -> Any:
 
 
 def _is_view(node: Node) -> bool:
-    arguments = node.target._schema.arguments
+    arguments = node.target._schema.arguments  # type: ignore[union-attr]
     return bool(node.args and isinstance(node.args[0], Node) and arguments and arguments[0].alias_info is not None)
 
 

@@ -253,7 +253,7 @@ def resolve(sizes: list[Size], guards: list[Any]) -> Promises:
     """Compares what the capture assumed with what was promised."""
     table, ranges, names = _promised(sizes)
     free = {size.atom: size for size in sizes if not isinstance(size.wanted, Dim)}
-    checks, wrong = [], {}
+    checks, wrong = [], {}  # type: ignore[var-annotated]
     for guard in guards:
         condition = guard.condition.substituted(table)
         if condition.decided(ranges) is True:

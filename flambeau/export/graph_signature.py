@@ -144,7 +144,7 @@ class ExportGraphSignature:
         if loss is None:
             return None
         kinds = (OutputKind.GRADIENT_TO_PARAMETER, OutputKind.GRADIENT_TO_USER_INPUT)
-        return ExportBackwardSignature(*(self._mutations(kind) for kind in kinds), loss)
+        return ExportBackwardSignature(*(self._mutations(kind) for kind in kinds), loss)  # type: ignore[arg-type, call-arg]
 
     @property
     def assertion_dep_token(self) -> None:

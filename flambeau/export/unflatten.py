@@ -190,9 +190,9 @@ class _Builder:
 
     def _copy(self, node: Node, path: str, graph: Graph, values: dict[Node, Node]) -> None:
         if node.op == "get_attr":
-            held = getattr(self.program.graph_module, node.target)
+            held = getattr(self.program.graph_module, node.target)  # type: ignore[arg-type]
             owner = self.root if not path else self.root.get_submodule(path)
-            owner.add_module(node.target, held)
+            owner.add_module(node.target, held)  # type: ignore[arg-type]
         for used in node.all_input_nodes:
             self._value(used, path, graph, values)
         values[node] = graph.node_copy(node, lambda n: self._value(n, path, graph, values))

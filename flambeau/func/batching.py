@@ -38,7 +38,7 @@ class Batched(Tensor):
     def __new__(cls, value: Tensor, axis: int, level: int) -> Batched:
         sizes = list(value.shape)
         sizes.pop(axis)
-        batched = Tensor._make_wrapper_subclass(cls, sizes, dtype=value.dtype, device=value.device)
+        batched = Tensor._make_wrapper_subclass(cls, sizes, dtype=value.dtype, device=value.device)  # type: ignore[arg-type]
         batched.value, batched.axis, batched.level = value, axis, level
         return batched
 
@@ -211,7 +211,7 @@ def _unwrapped(x: Any, d: int | None, mode: VmapMode) -> Tensor:
         return x
     if not -x.dim() - 1 <= d <= x.dim():
         raise IndexError(f"[vmap] expected out_dims below the dimensions of the result, got {d} for {x.dim()}-d tensor")
-    front = at_front(x) if mode.owns(x) else x.unsqueeze(0).expand(mode.size, *x.shape)
+    front = at_front(x) if mode.owns(x) else x.unsqueeze(0).expand(mode.size, *x.shape)  # type: ignore[arg-type]
     return front.movedim(0, d)
 
 

@@ -347,7 +347,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
                 [b for b, _ in pairs], duals, [t for _, t in pairs], create_graph=True, allow_unused=True
             )
         else:
-            output_tangents = [None] * len(duals)
+            output_tangents = [None] * len(duals)  # type: ignore[assignment]
         moved = [fl.zeros_like(o) if g is None else g for g, o in zip(output_tangents, outputs)]
         results = level.leave(
             (pytree.tree_unflatten(list(outputs), spec), pytree.tree_unflatten(moved, spec), aux), inputs + duals

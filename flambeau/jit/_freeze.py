@@ -54,10 +54,10 @@ class _Freezer:
             self._preserve(tuple(name.split(".")), name)
         if parameters:
             self.kept |= {tuple(name.split(".")) for name, _ in mod.named_parameters()}
-        for path, graph in self.graphs.items():
+        for path, graph in self.graphs.items():  # type: ignore[assignment]
             self._constants(path, graph, only="training")
             _simplify(graph)
-        for path, graph in self.graphs.items():
+        for path, graph in self.graphs.items():  # type: ignore[assignment]
             self._keep_what_is_written(path, graph)
 
     def _owner(self, path: Path) -> Any:
@@ -315,7 +315,7 @@ def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
         raise RuntimeError(
             "optimize_for_inference expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'."
         )
-    if list(mod.parameters()) or list(mod.children()):
+    if list(mod.parameters()) or list(mod.children()):  # type: ignore[arg-type]
         mod = freeze(mod.eval(), other_methods, True)
     run_frozen_optimizations(mod, True, other_methods)
     return mod

@@ -189,7 +189,7 @@ class _Compiled:
         return inlined(self.graph)
 
     def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
-        self(*args, **kwargs)
+        self(*args, **kwargs)  # type: ignore[operator]
         return self.inlined_graph
 
     @property

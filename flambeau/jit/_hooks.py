@@ -15,7 +15,7 @@ def compile_hooks(concrete: Any) -> None:
     for table, target in (("_forward_pre_hooks", kind.pre_hooks), ("_forward_hooks", kind.hooks)):
         for hook in getattr(instance, table, {}).values():
             name = getattr(hook, "__name__", "hook")
-            function = Function(f"{kind.name}.{name}", lambda hook=hook: read_function(hook, kind), hook)
+            function = Function(f"{kind.name}.{name}", lambda hook=hook: read_function(hook, kind), hook)  # type: ignore[misc]
             function.owner = kind
             function.ensure()
             target.append(function)

@@ -452,14 +452,16 @@ def _compile_properties(concrete: Any) -> None:
             continue
         if modifier(member.fget) in (DROP, IGNORE, UNUSED):
             continue
-        accessors = []
+        accessors = []  # type: ignore[var-annotated]
         for suffix, function in (("getter", member.fget), ("setter", member.fset)):
             if function is None:
                 accessors.append(None)
                 continue
             full = f"__{name}_{suffix}"
             kind.methods[full] = Function(
-                f"{kind.name}.{full}", lambda function=function: read_function(function, kind), function
+                f"{kind.name}.{full}",
+                lambda function=function: read_function(function, kind),  # type: ignore[misc]
+                function,
             )
             accessors.append(kind.methods[full])
         kind.properties[name] = (accessors[0], accessors[1])

@@ -37,10 +37,10 @@ class JitType:
     def str(self) -> str:
         return str(self)
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> str:  # type: ignore[valid-type]
         return str(self)
 
-    def repr_str(self) -> str:
+    def repr_str(self) -> str:  # type: ignore[valid-type]
         return self.annotation_str
 
     def contained(self) -> Sequence[JitType]:
@@ -552,7 +552,7 @@ def implements(a: JitType, interface: InterfaceType) -> bool:
     for name, schema in interface.methods.items():
         own = a.methods.get(name)
         if hasattr(own, "ensure"):
-            own = own.ensure().schema
+            own = own.ensure().schema  # type: ignore[union-attr]
         if own is None or len(own.arguments) != len(schema.arguments):
             return False
         pairs = zip(own.arguments[1:], schema.arguments[1:])

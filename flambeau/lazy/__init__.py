@@ -59,7 +59,7 @@ def sync(wait: bool = True) -> None:
     _C._lazy_flush(_NAME, "sync")
     module = getattr(fl, _base().type, None)
     if wait and hasattr(module, "synchronize"):
-        module.synchronize()
+        module.synchronize()  # type: ignore[union-attr]
 
 
 def over(device: Any) -> None:
@@ -147,8 +147,8 @@ class RecordingDevice(RegisteredDevice):
         super().__init__(name, _C._register_device(name, None, None), True, synchronize=synchronize)
         self.module = module
 
-    @property
-    def launches(self) -> int:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def launches(self) -> int:
         return int(_C._lazy_metrics(self.name)["graphs"])
 
     @property

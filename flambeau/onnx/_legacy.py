@@ -35,7 +35,7 @@ def dynamo_export(
     shapes = None
     if export_options is not None and export_options.dynamic_shapes:
         dims = lambda x: dict.fromkeys(range(x.ndim), fl.export.Dim.AUTO) if isinstance(x, fl.Tensor) else None  # noqa: E731
-        shapes = tuple(dims(x) for x in (*args, *kwargs.values()))
+        shapes = tuple(dims(x) for x in (*args, *kwargs.values()))  # type: ignore[no-untyped-call]
     return export(model, args, kwargs=kwargs, dynamic_shapes=shapes)
 
 

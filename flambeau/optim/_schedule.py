@@ -97,7 +97,7 @@ class LRScheduler:
         def step(*args: Any, **kwargs: Any) -> Any:
             it = held()
             it._opt_called = True  # type: ignore[union-attr]
-            return type(it).step(it, *args, **kwargs) if plain else method(*args, **kwargs)
+            return type(it).step(it, *args, **kwargs) if plain else method(*args, **kwargs)  # type: ignore[arg-type, union-attr]
 
         # A bound method would keep the optimizer alive through itself.
         plain = getattr(method, "__func__", None) is type(optimizer).step

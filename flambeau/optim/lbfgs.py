@@ -86,7 +86,7 @@ def _strong_wolfe(
         ends = sorted(point.t for point in bracket)
         if (ends[1] - ends[0]) * longest < tolerance_change:
             break
-        t = _minimum_of_cubic(*bracket)
+        t = _minimum_of_cubic(*bracket)  # type: ignore[arg-type]
         margin = 0.1 * (ends[1] - ends[0])
         if min(ends[1] - t, t - ends[0]) < margin:
             if stuck or t >= ends[1] or t <= ends[0]:

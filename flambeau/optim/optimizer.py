@@ -166,7 +166,7 @@ class Optimizer:
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
-            self.add_param_group(group)
+            self.add_param_group(group)  # type: ignore[arg-type]
         self._warned_capturable_if_run_uncaptured = True
 
     def _make_hooks(self) -> None:

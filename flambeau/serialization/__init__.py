@@ -351,7 +351,7 @@ def _opened(f: Any) -> Iterator[Any]:
         raise AttributeError(f"[load] expected a path or an object with read() and seek(), got {type(f).__name__}")
     if isinstance(f, io.BytesIO):
         with f.getbuffer() as memory:
-            source = MemorySource(memory[f.tell() :])
+            source = MemorySource(memory[f.tell() :])  # type: ignore[assignment]
             try:
                 yield source
             finally:

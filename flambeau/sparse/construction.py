@@ -59,7 +59,7 @@ def compressed_coordinates(starts: Tensor, indices: Tensor, block: Sequence[int]
     inner = indices.reshape(-1).long()
     row, column = (inner, outer) if columns else (outer, inner)
     places = [fl.arange(items, device=starts.device).repeat_interleave(count)] if batch else []
-    leading = []
+    leading = []  # type: ignore[var-annotated]
     for length in reversed(batch):
         leading.insert(0, places[0] % length)
         places[0] = places[0] // length

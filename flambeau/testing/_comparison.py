@@ -245,7 +245,7 @@ def _compare_tensors(actual: Any, expected: Any, place: tuple[Any, ...], options
     if actual.device.type == "meta" or expected.device.type == "meta":
         return
     names = [str(tensor.dtype).rsplit(".", 1)[-1] for tensor in (actual, expected)]
-    rtol, atol = _tolerances(names, options)
+    rtol, atol = _tolerances(names, options)  # type: ignore[arg-type]
     actual, expected = actual.detach(), expected.detach()
     if actual.device != expected.device:
         actual, expected = actual.cpu(), expected.cpu()

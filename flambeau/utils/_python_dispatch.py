@@ -26,7 +26,7 @@ class TorchDispatchMode(Mode):
     _push = staticmethod(_C._push_torch_dispatch_mode)
     _pop = staticmethod(_C._pop_torch_dispatch_mode)
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         raise NotImplementedError(f"{type(self).__name__} does not define __torch_dispatch__")
 
 
@@ -63,7 +63,7 @@ class OperatorRecorder(TorchDispatchMode):
 class BaseTorchDispatchMode(TorchDispatchMode):
     """A mode that changes nothing; a convenient base class."""
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         return func(*args, **(kwargs or {}))
 
 
@@ -116,7 +116,7 @@ def is_traceable_wrapper_subclass(t: Any) -> bool:
     return is_traceable_wrapper_subclass_type(type(t))
 
 
-def transform_subclass(t: Any, callback: Callable[[str, Any], Any], outer_size=None, outer_stride=None) -> Any:
+def transform_subclass(t: Any, callback: Callable[[str, Any], Any], outer_size=None, outer_stride=None) -> Any:  # type: ignore[no-untyped-def]
     """The same wrapper around callback(name, inner) for each of its inner tensors."""
     size = t.size() if outer_size is None else outer_size
     stride = t.stride() if outer_stride is None else outer_stride

@@ -70,7 +70,7 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
     devices = sorted(
         {x.device for x in tree_leaves(args) if isinstance(x, Tensor) and x.device.type == "cuda"}, key=str
     )
-    return [d.index for d in devices], [fl.cuda.get_rng_state(d) for d in devices]
+    return [d.index for d in devices], [fl.cuda.get_rng_state(d) for d in devices]  # type: ignore[misc]
 
 
 def set_device_states(devices: list[int], states: list[Tensor], *, device_type: str | None = None) -> None:

@@ -170,7 +170,7 @@ def _build(
     headers = sorted(glob.glob(str(Path(__file__).parents[1] / "include" / "**" / "*.h"), recursive=True))
     digest = hashlib.sha256(repr((host, device, ldflags, [s.name for s in sources])).encode())
     for path in [*sources, *headers]:
-        digest.update(Path(path).read_bytes())
+        digest.update(Path(path).read_bytes())  # type: ignore[arg-type]
     built = folder / f"{digest.hexdigest()[:16]}" / f"{name}.so"
     if built.exists():
         return built
@@ -319,7 +319,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from setuptools.command.build_ext import build_ext
 
-    class BuildExtension(build_ext):
+    class BuildExtension(build_ext):  # type: ignore[misc]
         """The command of setup.py that builds extensions."""
 
         @classmethod

@@ -13,7 +13,7 @@ class WeakIdRef(weakref.ref):
     """A weak reference that equals another when both are to the same object."""
 
     def __init__(self, key: Any, callback: Any = None) -> None:
-        super().__init__(key, callback)
+        super().__init__(key, callback)  # type: ignore[call-arg]
         self._id = id(key)
 
     def __hash__(self) -> int:

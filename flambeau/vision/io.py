@@ -44,11 +44,11 @@ def _decode(op: str, input: Any, mode: Any, exif: bool, formats: Any = None) -> 
         raise RuntimeError(f"[{op}] expected an image of a known format, got other bytes: {error}") from None
     wanted = _PILLOW.get(_mode(mode).value)
     if exif:
-        image = ImageOps.exif_transpose(image)
+        image = ImageOps.exif_transpose(image)  # type: ignore[assignment]
     if wanted is None and image.mode in ("P", "1"):
         wanted = "L" if image.mode == "1" else "RGBA" if "transparency" in image.info else "RGB"
     if wanted is not None and wanted != image.mode:
-        image = image.convert(wanted)
+        image = image.convert(wanted)  # type: ignore[assignment]
     pixels = pil_to_tensor(image)
     return pixels.to(flambeau.uint16) if pixels.dtype in (flambeau.int16, flambeau.int32) else pixels
 

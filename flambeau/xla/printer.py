@@ -69,7 +69,7 @@ class _WithUpdates(Replay):
             memo: dict[int, Any] = {}
             fresh = {n: evaluate(lift(x), own, memo) for n, x in outputs.items()}
             for n, value in fresh.items():
-                own[n].copy_(value)
+                own[n].copy_(value)  # type: ignore[union-attr]
 
 
 @functools.cache

@@ -159,7 +159,7 @@ def qconfig_equals(q1: Any, q2: Any) -> bool:
 
 def _same(a: Any, b: Any) -> bool:
     describe = lambda f: (getattr(f, "func", f), getattr(f, "args", ()), getattr(f, "keywords", {}))  # noqa: E731
-    return a is b or describe(a) == describe(b)
+    return a is b or describe(a) == describe(b)  # type: ignore[no-untyped-call]
 
 
 _DYNAMIC_BY_DTYPE = {

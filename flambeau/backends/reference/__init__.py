@@ -42,7 +42,7 @@ def pointwise(expr: Any, operands: dict[str, Any], out: Any, dtype: Any) -> None
             columns.append([convert(x) for x in read(value)])
         else:
             columns.append(
-                itertools.repeat(value if isinstance(value, (bool, str)) or value is None else convert(value))
+                itertools.repeat(value if isinstance(value, (bool, str)) or value is None else convert(value))  # type: ignore[arg-type]
             )
     rows = itertools.islice(zip(*columns), out.numel()) if columns else itertools.repeat((), out.numel())
     write(out, [element(*row) for row in rows])

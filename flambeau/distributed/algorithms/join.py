@@ -125,8 +125,8 @@ class Join:
         if config.throw_on_early_termination:
             zeros = flambeau.zeros(1, device=device)
             flags = flambeau.ones(1, device=device)
-            work.wait()
-            if int(work.result()[0].item()) < group.size():
+            work.wait()  # type: ignore[union-attr]
+            if int(work.result()[0].item()) < group.size():  # type: ignore[union-attr]
                 collectives.all_reduce(zeros, group=group)
                 raise RuntimeError(
                     "[Join] Detected at least one rank that exhausted inputs. Throwing across all ranks."

@@ -109,7 +109,7 @@ def _everywhere(group: Any, step: str, action: Callable[[], Any]) -> list[Any]:
     try:
         own = (action(), None)
     except Exception as error:
-        own = (None, error)
+        own = (None, error)  # type: ignore[assignment]
     results = _gather(group, own)
     failures = {rank: error for rank, (_, error) in enumerate(results) if error is not None}
     if failures:
@@ -125,7 +125,7 @@ def _on_first(group: Any, step: str, action: Callable[[], Any]) -> Any:
             outcome = (action(), None)
         except Exception as error:
             outcome = (None, error)
-    value, error = _broadcast(group, outcome)
+    value, error = _broadcast(group, outcome)  # type: ignore[misc]
     if error is not None:
         raise CheckpointException(step, {0: error})
     return value

@@ -75,7 +75,9 @@ class ShardedParameter:
             if self.tensor_spec is not None:
                 meta = self.tensor_spec.tensor_meta
                 spec = DTensorSpec(
-                    self.tensor_spec.mesh, self.tensor_spec.placements, TensorMeta(meta.shape, meta.stride, whole.dtype)
+                    self.tensor_spec.mesh,
+                    self.tensor_spec.placements,
+                    TensorMeta(meta.shape, meta.stride, whole.dtype),  # type: ignore[union-attr]
                 )
                 whole = DTensor(whole, spec)
             self.unsharded = flambeau.nn.Parameter(whole, requires_grad=self.sharded.requires_grad)

@@ -35,7 +35,7 @@ class _NamedOptimizer(Optimizer):
         self.param_groups = self._optimizer.param_groups
 
     @property
-    def state(self) -> Any:
+    def state(self) -> Any:  # type: ignore[override]
         return {self._names[parameter]: values for parameter, values in self._optimizer.state.items()}
 
     def state_dict(self) -> dict[str, Any]:

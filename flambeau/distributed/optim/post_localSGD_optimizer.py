@@ -18,7 +18,7 @@ class PostLocalSGDOptimizer(Optimizer):
         self.param_groups = optim.param_groups
 
     @property
-    def state(self) -> Any:
+    def state(self) -> Any:  # type: ignore[override]
         return self.optim.state
 
     def state_dict(self) -> dict[str, Any]:

@@ -147,7 +147,7 @@ class Agent:
         if target.id == self.info.id:
             # Arguments are copied as they would be on the way to another worker.
             local = pickle.loads(pickle.dumps((kind, number, content), protocol=5))
-            self._begin(*local, rank=target.id, reply=lambda answer: self._answered(number, answer))
+            self._begin(*local, rank=target.id, reply=lambda answer: self._answered(number, answer))  # type: ignore[misc]
             return call.future
         try:
             self._send(self._connection(target.id), (kind, number, content))
@@ -207,7 +207,11 @@ class Agent:
                 self._answered(number, content)
             else:
                 self._begin(
-                    kind, number, content, rank, lambda answer, n=number: self._send(pair, ("answer", n, answer))
+                    kind,
+                    number,
+                    content,
+                    rank,
+                    lambda answer, n=number: self._send(pair, ("answer", n, answer)),  # type: ignore[misc]
                 )
 
     def _unreadable(self, data: bytes, error: Exception, pair: tuple[socket.socket, threading.Lock]) -> None:

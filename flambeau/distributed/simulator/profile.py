@@ -71,7 +71,7 @@ def profile(model: Any, inputs: tuple[Any, ...]) -> list[Layer]:
             handle.remove()
     root = type(model).__name__
     counts = {key: float(sum(by_operator.values())) for key, by_operator in counter.get_flop_counts().items()}
-    layers, seen = [], set()
+    layers, seen = [], set()  # type: ignore[var-annotated]
     for name, block in blocks:
         if name not in outputs and name:
             continue  # forward does not call it as a module

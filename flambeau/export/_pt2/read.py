@@ -198,7 +198,7 @@ class GraphReader:
             return
         if len(outputs) == 1 and "as_tensors" in outputs[0]:
             outputs = [{"as_tensor": held} for held in outputs[0]["as_tensors"]]
-        values = []
+        values = []  # type: ignore[var-annotated]
         for i, output in enumerate(outputs):
             if "as_none" in output:
                 values.append(None)
@@ -237,7 +237,7 @@ class GraphReader:
         if text.startswith("torch.ops.") and len(parts) == 5:
             arguments = [Argument(name, value, kind != schema.KEYWORD) for name, value, kind in values]
             try:
-                return resolve(*parts[2:], arguments)
+                return resolve(*parts[2:], arguments)  # type: ignore[call-arg]
             except UnknownOperator:
                 raise SerializeError(
                     f"[export.load] expected operators that are defined here, got {text}; an operator of your own has to "

@@ -277,7 +277,7 @@ class CodeReader:
                 values[part.targets[0].id] = self._literal(part.value)
         if not values:
             raise RuntimeError(f"[jit.load] expected members of the enumeration {qualified}, got none")
-        python: Any = enum.Enum(qualified.rpartition(".")[2], values)
+        python: Any = enum.Enum(qualified.rpartition(".")[2], values)  # type: ignore[misc]
         members = {name: python[name] for name in values}
         enum_type = T.EnumType(qualified, _values.infer_type(next(iter(values.values()))), members, python)
         from flambeau.jit._frontend.annotations import _ENUMS
@@ -440,7 +440,7 @@ class _Prefixed:
     """Storages of the constants, which lie in their own folder."""
 
     def __init__(self, reader: Any, map_location: Any) -> None:
-        self.loader = serialization._Loader(_Renamed(reader), None, map_location)
+        self.loader = serialization._Loader(_Renamed(reader), None, map_location)  # type: ignore[arg-type]
 
     def storage(self, reference: Any) -> Any:
         return self.loader.storage(reference)

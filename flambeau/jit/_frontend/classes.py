@@ -184,7 +184,7 @@ def _context_manager(cls: type) -> T.ClassType | None:
         flambeau.enable_grad: "enable_grad",
         flambeau.inference_mode: "inference_mode",
     }
-    name = known.get(cls)
+    name = known.get(cls)  # type: ignore[arg-type]
     modules = {
         "no_grad": "torch.autograd.grad_mode",
         "enable_grad": "torch.autograd.grad_mode",

@@ -117,7 +117,7 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
                     broadcast_length(node.annotation),
                 )
             )
-        kind = self.result_type
+        kind = self.result_type  # type: ignore[assignment]
         if kind is None:
             kind = T.TENSOR if isinstance(result.type(), T.TensorType) else result.type()
         return Signature(self.function.name.rpartition(".")[2], "", arguments, [Argument("", kind)])

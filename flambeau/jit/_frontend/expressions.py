@@ -201,7 +201,7 @@ class Expressions:
         return self.binary(type(node.op), self.as_value(left, node), self.as_value(right, node), node)
 
     def binary(self, op: type, left: Value, right: Value, node: Any) -> Any:
-        name, method = BINARY[op]
+        name, method = BINARY[op]  # type: ignore[index]
         if isinstance(left.type(), T.ClassType):
             return self.call_method(left, [method], [right], {}, node)
         if op is ast.Mod and left.type() == T.STRING:

@@ -258,10 +258,10 @@ class RangeRef(Sugared):
         if self.start is None:
             return self.stop
         inputs = [self.start, self.stop, self.step]
-        return e.operator("aten::__range_length", inputs, node)
+        return e.operator("aten::__range_length", inputs, node)  # type: ignore[arg-type]
 
     def element(self, e: Emitter, index: Value, node: Any) -> Any:
-        return index if self.start is None else e.operator("aten::__derive_index", [index, self.start, self.step], node)
+        return index if self.start is None else e.operator("aten::__derive_index", [index, self.start, self.step], node)  # type: ignore[list-item]
 
     def value(self, e: Emitter, node: Any) -> Value:
         """A list of the numbers, for `list(range(n))`."""

@@ -142,7 +142,7 @@ class _CircularPadNd:
 
 
 class Sequential:
-    def forward(self, input):
+    def forward(self, input):  # type: ignore[no-untyped-def]
         for module in self:
             input = module(input)
         return input

@@ -25,11 +25,11 @@ def _output_size(size: list[int | None], current: list[int]) -> list[int]:
 
 
 def adaptive_avg_pool2d__1(input: Tensor, output_size: BroadcastingList2[int | None]) -> Tensor:
-    return aten.adaptive_avg_pool2d(input, _output_size(output_size, input.size()))
+    return aten.adaptive_avg_pool2d(input, _output_size(output_size, input.size()))  # type: ignore[arg-type]
 
 
 def adaptive_avg_pool3d__1(input: Tensor, output_size: BroadcastingList3[int | None]) -> Tensor:
-    return aten.adaptive_avg_pool3d(input, _output_size(output_size, input.size()))
+    return aten.adaptive_avg_pool3d(input, _output_size(output_size, input.size()))  # type: ignore[arg-type]
 
 
 def max_pool1d_with_indices(
@@ -83,10 +83,10 @@ def adaptive_max_pool1d_with_indices(
 def adaptive_max_pool2d_with_indices(
     input: Tensor, output_size: BroadcastingList2[int | None], return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
-    return aten.adaptive_max_pool2d(input, _output_size(output_size, input.size()))
+    return aten.adaptive_max_pool2d(input, _output_size(output_size, input.size()))  # type: ignore[arg-type]
 
 
 def adaptive_max_pool3d_with_indices(
     input: Tensor, output_size: BroadcastingList3[int | None], return_indices: bool = True
 ) -> tuple[Tensor, Tensor]:
-    return aten.adaptive_max_pool3d(input, _output_size(output_size, input.size()))
+    return aten.adaptive_max_pool3d(input, _output_size(output_size, input.size()))  # type: ignore[arg-type]

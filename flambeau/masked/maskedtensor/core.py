@@ -119,7 +119,7 @@ class MaskedTensor(Tensor):
     @property
     def grad(self) -> Any:
         with DisableTorchFunctionSubclass():
-            gradient = Tensor.grad.__get__(self)
+            gradient = Tensor.grad.__get__(self)  # type: ignore[union-attr]
         return (
             gradient
             if gradient is None or isinstance(gradient, MaskedTensor)
@@ -129,7 +129,7 @@ class MaskedTensor(Tensor):
     @grad.setter
     def grad(self, value: Any) -> None:
         with DisableTorchFunctionSubclass():
-            Tensor.grad.__set__(self, _data(value))
+            Tensor.grad.__set__(self, _data(value))  # type: ignore[union-attr]
 
     @property
     def T(self) -> MaskedTensor:  # type: ignore[override]

@@ -469,7 +469,7 @@ class Module(StateDicts):
 
     def register_backward_hook(self, hook: Any) -> RemovableHandle:
         """The old form of register_full_backward_hook; wrong for modules of several operations."""
-        if self._is_full_backward_hook is True:
+        if self._is_full_backward_hook is True:  # type: ignore[has-type]
             raise RuntimeError(f"[{type(self).__name__}] expected old or full backward hooks, got both")
         self._is_full_backward_hook = False
         return self._add_hook(self._backward_hooks, hook)

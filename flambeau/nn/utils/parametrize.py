@@ -81,13 +81,13 @@ class ParametrizationList(ModuleList):
         self.is_tensor = isinstance(new, Tensor)
         self.ntensors = 1 if self.is_tensor else len(new)
         if self.is_tensor:
-            if original.dtype != new.dtype:
+            if original.dtype != new.dtype:  # type: ignore[union-attr]
                 raise ValueError(
-                    f"[ParametrizationList] expected right_inverse to keep the dtype {original.dtype}, got {new.dtype}"
+                    f"[ParametrizationList] expected right_inverse to keep the dtype {original.dtype}, got {new.dtype}"  # type: ignore[union-attr]
                 )
             # The object stays: optimizers hold it.
             with fl.no_grad():
-                _maybe_set(original, new)
+                _maybe_set(original, new)  # type: ignore[arg-type]
             _register_parameter_or_buffer(self, "original", original)
         else:
             for place, part in enumerate(new):

@@ -125,7 +125,7 @@ class PruningContainer(BasePruningMethod):
         own = getattr(self, "_tensor_name", None)
         if method is not None and own is not None and own != method._tensor_name:
             raise ValueError(f"[prune] expected a pruning of {own!r}, got one of {method._tensor_name!r}")
-        self._pruning_methods += (method,)
+        self._pruning_methods += (method,)  # type: ignore[operator]
 
     def __len__(self) -> int:
         return len(self._pruning_methods)
@@ -387,7 +387,7 @@ def _validate_pruning_amount_init(amount: Any) -> None:
 
 
 def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
-    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+    if isinstance(amount, numbers.Integral) and amount > tensor_size:  # type: ignore[operator]
         raise ValueError(f"[prune] expected amount of at most {tensor_size}, got {amount}")
 
 

@@ -152,7 +152,7 @@ def _resized(mode: str, rank: int, antialias: bool = False) -> dict[str, Any]:
     def _interpolated(x: Any, size: Any, factors: Any, align: Any) -> Any:
         align = bool(align) if corners else None
         options = {"size": list(size)} if factors is None else {"scale_factor": list(factors)}
-        return F.interpolate(x, mode=mode, align_corners=align, antialias=antialias, **options)
+        return F.interpolate(x, mode=mode, align_corners=align, antialias=antialias, **options)  # type: ignore[arg-type]
 
     return {"vec": vector, "default": plain}
 

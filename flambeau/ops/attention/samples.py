@@ -46,7 +46,7 @@ def biased_attention_backward(make: Make) -> Iterator[Call]:
     q, k, v, g = (make.real(1, 2, 3, 2).float() for _ in range(4))
     bias, keep = make.real(1, 1, 3, 3).float(), fl.ones(1, 2, 3, 3).tril().bool()
     out, sums = fl._ops._biased_attention(q, k, v, bias, keep, False, None, 0.25)
-    g, q, k, v, bias, keep, out, sums = map(Constant, (g, q, k, v, bias, keep, out, sums))
+    g, q, k, v, bias, keep, out, sums = map(Constant, (g, q, k, v, bias, keep, out, sums))  # type: ignore[assignment]
     yield call(g, q, k, v, bias, keep, out, sums, False, None, 0.25, True)
 
 

@@ -59,7 +59,7 @@ def embedding_bag_vjp(
     zeros = None if sparse else fl.zeros(weight.shape, dtype=g0.dtype, device=g0.device)
     if mode == 2:
         grad = g0 * (out2 > 0).unsqueeze(-1)
-        return zeros.scatter_add(0, out3, grad), None, None, None
+        return zeros.scatter_add(0, out3, grad), None, None, None  # type: ignore[union-attr]
     rows = g0.index_select(0, out1)
     hidden = (indices == padding_idx).unsqueeze(-1) if padding_idx >= 0 else None
     if hidden is not None:
@@ -76,7 +76,7 @@ def embedding_bag_vjp(
         rows = rows / times.index_select(0, indices).unsqueeze(-1)
     if sparse and needs[0]:
         return sparse_rows(indices, rows, weight.shape, padding_idx), None, None, grad_factors
-    return zeros.index_add(0, indices, rows) if needs[0] else None, None, None, grad_factors
+    return zeros.index_add(0, indices, rows) if needs[0] else None, None, None, grad_factors  # type: ignore[union-attr]
 
 
 MODES = {"sum": 0, "mean": 1, "max": 2}

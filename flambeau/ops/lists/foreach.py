@@ -72,7 +72,7 @@ native("_foreach_norm.Scalar(Tensor[] self, Scalar ord=2, dtype? dtype=None) -> 
 
 @composite("_foreach_powsum.Scalar", module="")
 def _foreach_powsum(self: list[fl.Tensor], ord: Scalar = 2, dtype: fl.dtype | None = None) -> tuple[fl.Tensor, ...]:
-    return [(t if dtype is None else t.to(dtype)).abs().pow(ord).sum() for t in self]
+    return [(t if dtype is None else t.to(dtype)).abs().pow(ord).sum() for t in self]  # type: ignore[return-value]
 
 
 # ---------------------------------------------------------------- gradients of scaled losses
@@ -140,7 +140,7 @@ def _run_adam(decoupled: Any, self: fl.Tensor, grads: Any, exp_avgs: Any, exp_av
         if amsgrad:
             update, states = fl._ops._update_adam_amsgrad_, (exp_avgs, exp_avg_sqs, max_exp_avg_sqs)
         else:
-            update, states = fl._ops._update_adam_, (exp_avgs, exp_avg_sqs)
+            update, states = fl._ops._update_adam_, (exp_avgs, exp_avg_sqs)  # type: ignore[assignment]
         update(self, grads, *states, state_steps, decoupled=decoupled, increment=0.0, **numbers)
 
 

@@ -329,9 +329,9 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> fl.Tensor:
     if not isinstance(var, fl.Tensor):
-        if var < 0:
+        if var < 0:  # type: ignore[operator]
             raise ValueError(f"[gaussian_nll_loss] expected var >= 0, got {var}")
-        var = fl.full(tuple(input.shape), float(var), dtype=input.dtype, device=input.device)
+        var = fl.full(tuple(input.shape), float(var), dtype=input.dtype, device=input.device)  # type: ignore[arg-type]
     elif var.device.type != "meta" and bool((all_values(var) < 0).any()):
         raise ValueError("[gaussian_nll_loss] expected var >= 0, got a negative element")
     if var.shape != input.shape:

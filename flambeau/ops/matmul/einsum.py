@@ -257,7 +257,7 @@ def _plan(equation: str, shapes: tuple[Labels, ...]) -> tuple[int, tuple[Step, .
     while len(live) > 1:
         pairs = [(i, j) for n, i in enumerate(live) for j in live[n + 1 :]]
         if len(pairs) > 1:
-            pairs.sort(key=lambda pair: planner.cost(*pair, needed_beside(*pair)))
+            pairs.sort(key=lambda pair: planner.cost(*pair, needed_beside(*pair)))  # type: ignore[call-arg]
         i, j = pairs[0]
         planner.contract(i, j, needed_beside(i, j))
         live.remove(j)

@@ -386,7 +386,7 @@ def matrix_power(self: fl.Tensor, n: int) -> fl.Tensor:
             result = square if result is None else fl.matmul(result, square)
         n >>= 1
         if n == 0:
-            return result
+            return result  # type: ignore[return-value]
         square = fl.matmul(square, square)
 
 

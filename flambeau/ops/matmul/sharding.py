@@ -37,6 +37,6 @@ def product(call: Call) -> Decision | None:
 @sharding("addmm", "baddbmm")
 def product_and_sum(call: Call) -> Decision | None:
     added = call.tensors[0]
-    first, second, result = _factors(*call.placements[1:], call.tensors[1].dim() - 2)
+    first, second, result = _factors(*call.placements[1:], call.tensors[1].dim() - 2)  # type: ignore[arg-type, call-arg]
     needed = broadcast(added, result.dim, call.outputs[0].dim()) if isinstance(result, Shard) else result
     return [needed, first, second], [result]

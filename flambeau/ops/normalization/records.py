@@ -344,7 +344,7 @@ def instance_norm(
     if use_input_stats:
         for running, per_sample in ((running_mean, means), (running_var, variances)):
             if running is not None:
-                running.copy_(per_sample.view(batch, channels).mean(0))
+                running.copy_(per_sample.view(batch, channels).mean(0))  # type: ignore[union-attr]
     return out.view(input.shape)
 
 

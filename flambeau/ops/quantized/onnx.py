@@ -17,7 +17,7 @@ def _grid(g: Any, scale: Any, zero_point: Any, dtype: Any) -> list[Any]:
         return [g.constant(scale, fl.float32), g.constant(int(zero_point), dtype)]
     scale = g.cast(scale, fl.float32)
     zero_point = None if zero_point is None else g.cast(zero_point, dtype)
-    return [scale, zero_point] if scale.rank != 1 or zero_point is None else [single(scale), single(zero_point)]
+    return [scale, zero_point] if scale.rank != 1 or zero_point is None else [single(scale), single(zero_point)]  # type: ignore[no-untyped-call]
 
 
 def _clipped(g: Any, value: Any, low: int, high: int, dtype: Any) -> Any:

@@ -91,8 +91,8 @@ def normal_tensor(
     mean, std = (x.detach() if isinstance(x, fl.Tensor) else x for x in (mean, std))
     like = mean + std if isinstance(mean, fl.Tensor) and isinstance(std, fl.Tensor) else mean
     like = like if isinstance(like, fl.Tensor) else std
-    dtype = mean.dtype if isinstance(mean, fl.Tensor) else std.dtype
-    noise = fl.empty(like.shape, dtype=dtype, device=like.device).normal_(0.0, 1.0, generator=generator)
+    dtype = mean.dtype if isinstance(mean, fl.Tensor) else std.dtype  # type: ignore[union-attr]
+    noise = fl.empty(like.shape, dtype=dtype, device=like.device).normal_(0.0, 1.0, generator=generator)  # type: ignore[union-attr]
     drawn = (noise * std + mean).to(dtype)
     if fl.is_grad_enabled():
         # The parameters take part in the graph, and their gradients are zero.

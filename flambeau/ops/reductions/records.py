@@ -216,7 +216,7 @@ def logsumexp(self: fl.Tensor, dim: list[int], keepdim: bool = False) -> fl.Tens
 
 def _dims(dim: int | list[int] | None, ndim: int) -> list[int]:
     """The reduced dimensions, counted from the front."""
-    if dim is None or dim == [] or dim == ():
+    if dim is None or dim == [] or dim == ():  # type: ignore[comparison-overlap]
         return list(range(ndim))
     listed = [dim] if isinstance(dim, int) else dim
     return [d % ndim for d in listed] if ndim else []
@@ -531,7 +531,7 @@ def norm(
 
 @composite(out=True)
 def dist(self: fl.Tensor, other: fl.Tensor, p: Scalar = 2) -> fl.Tensor:
-    return vector_norm(self - other, p)
+    return vector_norm(self - other, p)  # type: ignore[arg-type]
 
 
 @composite(inplace=True, out=True)
@@ -555,7 +555,7 @@ def renorm(self: fl.Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> fl.Tensor:
 @composite(
     "normalize(Tensor input, float p=2.0, int[1]? dim=1, float eps=1e-12) -> Tensor", module="nn.functional", out=True
 )
-def normalize(input: fl.Tensor, p: float = 2.0, dim: list[int] | None = 1, eps: float = 1e-12) -> fl.Tensor:
+def normalize(input: fl.Tensor, p: float = 2.0, dim: list[int] | None = 1, eps: float = 1e-12) -> fl.Tensor:  # type: ignore[assignment]
     dims = [dim] if isinstance(dim, int) else dim
     return input / vector_norm(input, p, dims, True).clamp_min(eps)
 

@@ -62,6 +62,6 @@ def segment_reduce(
         bounds = marks if lengths is None else [sum(marks[:i]) for i in range(len(marks) + 1)]
         if lengths is not None and not unsafe and (min(marks, default=0) < 0 or bounds[-1] != data.shape[axis]):
             raise RuntimeError(f"[segment_reduce] expected lengths that add up to {data.shape[axis]}, got {marks}")
-        parts = [_reduce(reduce, row[a:b], initial) for a, b in pairwise(bounds)]
+        parts = [_reduce(reduce, row[a:b], initial) for a, b in pairwise(bounds)]  # type: ignore[arg-type]
         results.append(fl.stack(parts) if parts else row.new_empty((0, *rest)))
     return fl.stack(results).reshape(*batch, count, *rest)

@@ -51,7 +51,7 @@ def rnn_layer_vjp(
     if fl.is_grad_enabled():
         # The derivative with a history of its own: that of the layer written by its cells.
         return retrace(
-            lambda *arguments: _layer_by_cells(*arguments, batch_sizes, mode, reverse),
+            lambda *arguments: _layer_by_cells(*arguments, batch_sizes, mode, reverse),  # type: ignore[call-arg]
             (input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr),
             needs,
             (g0, g1, g2),
@@ -226,7 +226,7 @@ def _network(
             if by_kernel:
                 output, h, c, _, _ = fl._ops._rnn_layer(*arguments, direction == 1)
             else:
-                output, h, c = _layer_by_cells(*arguments, direction == 1)
+                output, h, c = _layer_by_cells(*arguments, direction == 1)  # type: ignore[call-arg]
             outputs.append(output)
             last_hidden.append(h)
             last_cells.append(c)

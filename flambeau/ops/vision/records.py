@@ -150,7 +150,7 @@ def deform_columns_vjp(
     if fl.is_grad_enabled():
         from flambeau.ops.vision.definitions import deform_columns
 
-        return retrace(lambda *tensors: deform_columns(*tensors, *window), (input, offset, mask), needs, g)
+        return retrace(lambda *tensors: deform_columns(*tensors, *window), (input, offset, mask), needs, g)  # type: ignore[call-arg]
     grads = fl._ops._deform_columns_backward(g, input, offset, mask, *window)
     return tuple(grad if needed else None for grad, needed in zip(grads, needs))
 
@@ -208,7 +208,7 @@ def deform_conv2d_backward(
     if grad.device != input.device:
         raise RuntimeError(f"[deform_conv2d] expected tensors on one device, got {grad.device} and {input.device}")
     grads = retrace(lambda *args: deform_conv2d(*args, *window), tensors, (True,) * len(tensors), grad)
-    return tuple(fl.zeros_like(x) if g is None else g for g, x in zip(grads, tensors))
+    return tuple(fl.zeros_like(x) if g is None else g for g, x in zip(grads, tensors))  # type: ignore[return-value]
 
 
 # ---------------------------------------------------------------- quantized and rotated boxes

@@ -61,7 +61,7 @@ class MNIST(VisionDataset):
 
     @property
     def raw_folder(self) -> str:
-        return os.path.join(self.root, type(self).__name__, "raw")
+        return os.path.join(self.root, type(self).__name__, "raw")  # type: ignore[arg-type]
 
     @property
     def class_to_idx(self) -> dict[str, int]:

@@ -50,7 +50,7 @@ class WeightsEnum(enum.Enum):
 def weights(name: str, **files: str) -> Any:
     """The enumeration of a model's weights; the last one is the default."""
     last = list(files.values())[-1]
-    return WeightsEnum(name, {**files, "DEFAULT": last})
+    return WeightsEnum(name, {**files, "DEFAULT": last})  # type: ignore[call-arg]
 
 
 def model(enumeration: Any, tells: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

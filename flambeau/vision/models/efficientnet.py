@@ -47,7 +47,7 @@ class MBConvConfig(_Stage):
         block: Callable[..., nn.Module] | None = None,
     ) -> None:
         channels = (_make_divisible(c * width_mult, 8) for c in (input_channels, out_channels))
-        super().__init__(expand_ratio, kernel, stride, *channels, math.ceil(num_layers * depth_mult))
+        super().__init__(expand_ratio, kernel, stride, *channels, math.ceil(num_layers * depth_mult))  # type: ignore[call-arg]
         self.block = block or MBConv
 
 

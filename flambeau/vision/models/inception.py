@@ -137,7 +137,7 @@ class GoogLeNet(nn.Module):
             if isinstance(row, int):
                 setattr(self, f"max{name}", nn.MaxPool2d(row, stride=2, ceil_mode=True))
             else:
-                setattr(self, f"inception{name}", Inception(*row))
+                setattr(self, f"inception{name}", Inception(*row))  # type: ignore[misc]
         self.aux1 = _GoogLeNetAux(512, num_classes, dropout_aux) if aux_logits else None
         self.aux2 = _GoogLeNetAux(528, num_classes, dropout_aux) if aux_logits else None
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))

@@ -68,7 +68,7 @@ class SqueezeNet(nn.Module):
                     nn.init.normal_(module.weight, mean=0.0, std=0.01)
                 else:
                     nn.init.kaiming_uniform_(module.weight)
-                nn.init.constant_(module.bias, 0)
+                nn.init.constant_(module.bias, 0)  # type: ignore[arg-type]
 
     def forward(self, x: flambeau.Tensor) -> flambeau.Tensor:
         return flambeau.flatten(self.classifier(self.features(x)), 1)

@@ -235,7 +235,7 @@ class SwinTransformerBlockV2(SwinTransformerBlock):
     """The same, normalised after."""
 
     def __init__(self, *args: Any, attn_layer: Any = ShiftedWindowAttentionV2, **kwargs: Any) -> None:
-        super().__init__(*args, attn_layer=attn_layer, **kwargs)
+        super().__init__(*args, attn_layer=attn_layer, **kwargs)  # type: ignore[misc]
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.stochastic_depth(self.norm1(self.attn(x)))

@@ -48,7 +48,7 @@ class VGG(nn.Module):
             for module in self.modules():
                 if isinstance(module, nn.Conv2d):
                     nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-                    nn.init.constant_(module.bias, 0)
+                    nn.init.constant_(module.bias, 0)  # type: ignore[arg-type]
                 elif isinstance(module, nn.BatchNorm2d):
                     nn.init.constant_(module.weight, 1)
                     nn.init.constant_(module.bias, 0)
@@ -78,7 +78,7 @@ def make_layers(cfg: list[str | int], batch_norm: bool = False) -> nn.Sequential
 def _build(depths: tuple[int, ...], norm: bool = False, **options: Any) -> VGG:
     """depths: convolutions in each of the five stages, which end in a pooling."""
     cfg = [item for width, depth in zip(_WIDTHS, depths) for item in (*[width] * depth, "M")]
-    return VGG(make_layers(cfg, norm), **options)
+    return VGG(make_layers(cfg, norm), **options)  # type: ignore[arg-type]
 
 
 @model(VGG11_Weights)

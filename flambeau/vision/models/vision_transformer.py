@@ -118,7 +118,7 @@ class VisionTransformer(nn.Module):
         if conv_stem_configs:
             self.conv_proj = self._stem(conv_stem_configs, hidden_dim)
         else:
-            self.conv_proj = nn.Conv2d(3, hidden_dim, kernel_size=patch_size, stride=patch_size)
+            self.conv_proj = nn.Conv2d(3, hidden_dim, kernel_size=patch_size, stride=patch_size)  # type: ignore[assignment]
         self.seq_length = (image_size // patch_size) ** 2 + 1
         self.class_token = nn.Parameter(flambeau.zeros(1, 1, hidden_dim))
         self.encoder = Encoder(
@@ -155,7 +155,7 @@ class VisionTransformer(nn.Module):
         if isinstance(self.conv_proj, nn.Conv2d):
             fan_in = self.conv_proj.in_channels * self.patch_size**2
             nn.init.trunc_normal_(self.conv_proj.weight, std=math.sqrt(1 / fan_in))
-            nn.init.zeros_(self.conv_proj.bias)
+            nn.init.zeros_(self.conv_proj.bias)  # type: ignore[arg-type]
         if self.representation_size is not None:
             nn.init.trunc_normal_(self.heads.pre_logits.weight, std=math.sqrt(1 / self.hidden_dim))
             nn.init.zeros_(self.heads.pre_logits.bias)

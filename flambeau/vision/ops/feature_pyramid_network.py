@@ -23,7 +23,7 @@ class ExtraFPNBlock(nn.Module):
 class LastLevelMaxPool(ExtraFPNBlock):
     """Every second pixel of the smallest map."""
 
-    def forward(self, x: list[Tensor], y: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:
+    def forward(self, x: list[Tensor], y: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:  # type: ignore[override]
         return [*x, F.max_pool2d(x[-1], kernel_size=1, stride=2, padding=0)], [*names, "pool"]
 
 
@@ -36,7 +36,7 @@ class LastLevelP6P7(ExtraFPNBlock):
         self.p7 = nn.Conv2d(out_channels, out_channels, 3, 2, 1)
         for module in (self.p6, self.p7):
             nn.init.kaiming_uniform_(module.weight, a=1)
-            nn.init.constant_(module.bias, 0)
+            nn.init.constant_(module.bias, 0)  # type: ignore[arg-type]
         self.use_P5 = in_channels == out_channels
 
     def forward(self, p: list[Tensor], c: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:

@@ -535,7 +535,7 @@ def solarize(img: Any, threshold: float) -> Any:
     if _check(img, "solarize"):
         from PIL import ImageOps
 
-        return ImageOps.solarize(img, threshold)
+        return ImageOps.solarize(img, threshold)  # type: ignore[arg-type]
     return flambeau.where(img >= threshold, invert(img), img)
 
 

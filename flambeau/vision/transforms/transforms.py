@@ -384,7 +384,7 @@ class RandomAffine(_Shown):
         shear = [0.0, 0.0]
         if self.shear is not None:
             shear[0] = _uniform(self.shear[0], self.shear[1])
-            shear[1] = _uniform(self.shear[2], self.shear[3]) if len(self.shear) == 4 else 0.0
+            shear[1] = _uniform(self.shear[2], self.shear[3]) if len(self.shear) == 4 else 0.0  # type: ignore[misc]
         return F.affine(img, _uniform(*self.degrees), move, scale, shear, self.interpolation, self.fill, self.center)
 
 

@@ -53,7 +53,7 @@ def configurations(model: GraphModule, mapping: QConfigMapping) -> dict[Node, An
             place = path.rpartition(".")[0]
             kind = _float_kind(modules[str(node.target)])
         elif node.op in ("call_function", "call_method"):
-            kind = node.target
+            kind = node.target  # type: ignore[assignment]
             path = place = str(stack[-1][0]) if stack else ""
         else:
             continue

@@ -116,9 +116,9 @@ def _lower_layer(model: GraphModule, node: Node, result: Node) -> None:
         or isinstance(of.get("padding"), str)
     ):
         return
-    values = [attribute_of(model, str(a.target)) if isinstance(a, Node) else a for a in source.args]
-    held = source.target(*values)
-    kind = _LAYERS[node.target]
+    values = [attribute_of(model, str(a.target)) if isinstance(a, Node) else a for a in source.args]  # type: ignore[union-attr]
+    held = source.target(*values)  # type: ignore[union-attr]
+    kind = _LAYERS[node.target]  # type: ignore[index]
     if kind is quantized.Linear:
         layer = kind(held.shape[1], held.shape[0])
     else:

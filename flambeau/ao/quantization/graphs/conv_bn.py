@@ -71,10 +71,10 @@ def gather(model: GraphModule) -> None:
             continue
         conv, weight, bias, scaled = (parts[name] for name in ("conv", "weight", "bias", "scaled"))
         value = lambda node: attribute_of(model, str(node.target))  # noqa: E731
-        gain, shift, mean, variance = (value(node) for node in norm.args[1:5])
+        gain, shift, mean, variance = (value(node) for node in norm.args[1:5])  # type: ignore[no-untyped-call]
         factor = gain / (variance + norm.args[7]).sqrt()
-        own = value(weight)
-        old_bias = 0.0 if bias is None else value(bias)
+        own = value(weight)  # type: ignore[no-untyped-call]
+        old_bias = 0.0 if bias is None else value(bias)  # type: ignore[no-untyped-call]
         path = str(weight.target)
         set_attribute(model, path, own * factor.reshape(-1, *[1] * (own.dim() - 1)))
         bias_path = f"{path}_bias" if bias is None else str(bias.target)

@@ -93,7 +93,7 @@ def fold_quantized_constants(model: GraphModule) -> None:
             continue
         arguments = [_constant(model, a) if isinstance(a, Node) else a for a in node.args[1:]]
         with fl.no_grad():
-            integers = node.target(value, *arguments)
+            integers = node.target(value, *arguments)  # type: ignore[operator]
         while hasattr(model, f"_frozen_param{number}"):
             number += 1
         model.register_buffer(f"_frozen_param{number}", integers)

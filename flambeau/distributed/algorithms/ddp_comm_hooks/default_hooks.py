@@ -22,7 +22,7 @@ def _averaged(group: Any, tensor: Any) -> Any:
     group = group if group is not None else _get_default_group()
     tensor.div_(group.size())
     work = collectives.all_reduce(tensor, ReduceOp.SUM, group, async_op=True)
-    return work.get_future().then(lambda future: future.value()[0])
+    return work.get_future().then(lambda future: future.value()[0])  # type: ignore[union-attr]
 
 
 def allreduce_hook(process_group: Any, bucket: Any) -> Any:

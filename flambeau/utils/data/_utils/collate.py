@@ -96,8 +96,8 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
                 f"[default_collate] expected samples of equal length, got lengths {sorted({len(s) for s in batch})}; "
                 "pad them in the dataset or in collate_fn"
             )
-        joined = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=True)]
-        return joined if isinstance(first, tuple) else _rebuild_sequence(first, joined)
+        joined = [collate(column, collate_fn_map=collate_fn_map) for column in zip(*batch, strict=True)]  # type: ignore[assignment]
+        return joined if isinstance(first, tuple) else _rebuild_sequence(first, joined)  # type: ignore[arg-type]
     raise TypeError(
         "[default_collate] expected a batch of tensors, arrays, numbers, strings, dicts or sequences, got "
         f"{kind.__name__}; pass collate_fn to join samples of this type"

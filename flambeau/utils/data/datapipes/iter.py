@@ -187,7 +187,7 @@ class Shuffler(_Step):
         return self
 
     def set_seed(self, seed: int) -> Shuffler:
-        self._seed = seed
+        self._seed = seed  # type: ignore[assignment]
         return self
 
     def __iter__(self) -> Iterator[Any]:

@@ -26,7 +26,7 @@ class BoxCoder:
 
     def encode(self, reference_boxes: list[Tensor], proposals: list[Tensor]) -> tuple[Tensor, ...]:
         targets = self.encode_single(flambeau.cat(reference_boxes, dim=0), flambeau.cat(proposals, dim=0))
-        return targets.split([len(b) for b in reference_boxes], 0)
+        return targets.split([len(b) for b in reference_boxes], 0)  # type: ignore[return-value]
 
     def encode_single(self, reference_boxes: Tensor, proposals: Tensor) -> Tensor:
         weights = flambeau.as_tensor(self.weights, dtype=reference_boxes.dtype, device=reference_boxes.device)

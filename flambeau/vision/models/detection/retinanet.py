@@ -38,7 +38,7 @@ class RetinaNetClassificationHead(nn.Module):
         self.conv = tower(in_channels, norm_layer)
         self.cls_logits = nn.Conv2d(in_channels, num_anchors * num_classes, kernel_size=3, stride=1, padding=1)
         initialize(self)
-        nn.init.constant_(self.cls_logits.bias, -math.log((1 - prior_probability) / prior_probability))
+        nn.init.constant_(self.cls_logits.bias, -math.log((1 - prior_probability) / prior_probability))  # type: ignore[arg-type]
         self.num_classes, self.num_anchors = num_classes, num_anchors
 
     def compute_loss(self, targets: Any, head_outputs: Any, matched_idxs: list[Tensor]) -> Tensor:
@@ -154,7 +154,7 @@ class RetinaNet(SingleStageDetector):
             def decode(level: int, places: Tensor, codes: Any = codes, own: Any = own) -> Tensor:
                 return self.box_coder.decode_single(codes[level][places], own[level][places])
 
-            detections.append(self.best_of_levels(scores, decode, shape))
+            detections.append(self.best_of_levels(scores, decode, shape))  # type: ignore[arg-type]
         return detections
 
 

@@ -135,7 +135,7 @@ class RoIHeads(nn.Module):
         return results
 
     def _masks(self, features: Any, boxes: list[Tensor], image_shapes: Any) -> Tensor:
-        return self.mask_predictor(self.mask_head(self.mask_roi_pool(features, boxes, image_shapes)))
+        return self.mask_predictor(self.mask_head(self.mask_roi_pool(features, boxes, image_shapes)))  # type: ignore[misc]
 
     def forward(
         self, features: dict[str, Tensor], proposals: list[Tensor], image_shapes: Any, targets: Any = None

@@ -111,7 +111,7 @@ class RegionProposalNetwork(nn.Module):
                 lambda b, s: box_ops.remove_small_boxes(b, self.min_size),
                 lambda b, s: flambeau.where(s >= self.score_thresh)[0],
             ):
-                keep = test(boxes, score)
+                keep = test(boxes, score)  # type: ignore[no-untyped-call]
                 boxes, score, level = boxes[keep], score[keep], level[keep]
             keep = box_ops.batched_nms(boxes, score, level, self.nms_thresh)[: self.post_nms_top_n()]
             final_boxes.append(boxes[keep])

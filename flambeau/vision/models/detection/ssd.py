@@ -148,7 +148,7 @@ class SSD(SingleStageDetector):
                 for part, value in zip(selected, (boxes[places[order]], best, flambeau.full_like(best, label, dtype=flambeau.int64))):  # fmt: skip
                     part.append(value)
             joined = [flambeau.cat(part) for part in selected]
-            detections.append(_utils.keep_best(*joined, self.nms_thresh, self.detections_per_img))
+            detections.append(_utils.keep_best(*joined, self.nms_thresh, self.detections_per_img))  # type: ignore[arg-type, call-arg]
         return detections
 
 

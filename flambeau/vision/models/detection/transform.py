@@ -58,7 +58,7 @@ class GeneralizedRCNNTransform(nn.Module):
             prepared.append(image)
             if targets:
                 targets[i] = target
-        return ImageList(self.batch_images(prepared), [tuple(image.shape[-2:]) for image in prepared]), targets
+        return ImageList(self.batch_images(prepared), [tuple(image.shape[-2:]) for image in prepared]), targets  # type: ignore[misc]
 
     def normalize(self, image: Tensor) -> Tensor:
         if not image.is_floating_point():

@@ -264,7 +264,7 @@ class RandomResizedCrop(Transform):
         return {"place": first.RandomResizedCrop.get_params(canvas, self.scale, self.ratio)}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        return F.resized_crop(inpt, *params["place"], list(self.size), self.interpolation, self.antialias)
+        return F.resized_crop(inpt, *params["place"], list(self.size), self.interpolation, self.antialias)  # type: ignore[call-arg]
 
 
 class RandomRotation(Transform):
@@ -316,7 +316,7 @@ class RandomAffine(Transform):
         shear = [0.0, 0.0]
         if self.shear is not None:
             shear[0] = _uniform(self.shear[0], self.shear[1])
-            shear[1] = _uniform(self.shear[2], self.shear[3]) if len(self.shear) == 4 else 0.0
+            shear[1] = _uniform(self.shear[2], self.shear[3]) if len(self.shear) == 4 else 0.0  # type: ignore[misc]
         scale = 1.0 if self.scale is None else _uniform(*self.scale)
         return {"angle": _uniform(*self.degrees), "translate": shift, "scale": scale, "shear": shear}
 

@@ -310,7 +310,7 @@ adjust_brightness, adjust_contrast, adjust_saturation, adjust_hue, adjust_sharpn
     (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue, F.adjust_sharpness, F.adjust_gamma),
 )
 rgb_to_grayscale, to_grayscale, invert, posterize, solarize, autocontrast, equalize, gaussian_blur, erase = map(
-    _colour,
+    _colour,  # type: ignore[arg-type]
     (F.rgb_to_grayscale, F.to_grayscale, F.invert, F.posterize, F.solarize, F.autocontrast, F.equalize, F.gaussian_blur, F.erase),
 )  # fmt: skip
 normalize, five_crop, ten_crop = _colour(F.normalize), F.five_crop, F.ten_crop

@@ -111,7 +111,7 @@ class _Relu:
     """What is behind a layer with relu."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input).relu()
+        return super().forward(input).relu()  # type: ignore[misc]
 
 
 class ConvBn1d(_ConvBnNd, nn.Conv1d):

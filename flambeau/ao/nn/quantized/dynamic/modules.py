@@ -181,7 +181,7 @@ class _Recurrent(_Shown):
             for end in ("", "_reverse")[: self.directions]:
                 for part in ("ih", "hh"):
                     weight, bias = (getattr(mod, f"{kind}_{part}_l{layer}{end}", None) for kind in ("weight", "bias"))
-                    self._all_weight_values.append(_Weights(weight, bias, self.dtype))
+                    self._all_weight_values.append(_Weights(weight, bias, self.dtype))  # type: ignore[arg-type]
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:

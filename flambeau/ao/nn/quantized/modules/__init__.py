@@ -50,7 +50,7 @@ class Quantize(Module):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Quantize:
         observer = mod.activation_post_process
-        return cls(*observer.calculate_qparams(), observer.dtype)
+        return cls(*observer.calculate_qparams(), observer.dtype)  # type: ignore[call-arg]
 
     def extra_repr(self) -> str:
         return f"scale={self.scale}, zero_point={self.zero_point}, dtype={self.dtype}"

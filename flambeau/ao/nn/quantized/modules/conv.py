@@ -32,8 +32,8 @@ class _ConvNd(WeightedQuantizedModule):
             )
         spread = lambda v: tuple(v) if isinstance(v, (tuple, list)) else (v,) * self.ndim  # noqa: E731
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size, self.stride, self.padding = spread(kernel_size), spread(stride), spread(padding)
-        self.dilation, self.padding_mode = spread(dilation), padding_mode
+        self.kernel_size, self.stride, self.padding = spread(kernel_size), spread(stride), spread(padding)  # type: ignore[no-untyped-call]
+        self.dilation, self.padding_mode = spread(dilation), padding_mode  # type: ignore[no-untyped-call]
         self.output_padding: tuple[int, ...] = (0,) * self.ndim
         rows, columns = (
             (in_channels, out_channels // groups) if self.transposed else (out_channels, in_channels // groups)
