@@ -1,6 +1,7 @@
 """Groups over MPI, by MPI's standard ABI: `libmpi_abi.so.1` is opened at run time, so any implementation that has it serves.
 
-PyPI's package `mpich` (5 or later) brings the library and `mpiexec`; `FLAMBEAU_MPI` names another file. The rank, the size and the place of
+PyPI's package `mpich` (5 or later) brings the library and `mpiexec`; `FLAMBEAU_MPI` names another file. Open MPI is reached through a
+small library of its own (`_openmpi.py`). The rank, the size and the place of
 the store come from MPI. Operations are started without blocking and polled, so that timeouts hold and other threads go on.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 
 import flambeau
 from flambeau import _distributed as native
+from flambeau.distributed import _openmpi
 from flambeau.distributed._exchange import ExchangeGroup, average, bytes_of, deliver, dense, pointer, run_message
 from flambeau.distributed._stores import Store, TCPStore
 
@@ -55,17 +57,20 @@ def _candidates() -> list[str]:
 @functools.cache
 def _library() -> Any:
     """The library, or None."""
+    if _openmpi.is_asked_for() and (own := _openmpi.open_library()) is not None:
+        return own
     for name in _candidates():
         try:
             return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
         except OSError:
             continue
-    return None
+    return _openmpi.open_library()
 
 
 def is_available() -> bool:
     """Whether there is a library, without loading it: that would put all of MPI into every process that asks."""
-    return any(os.path.exists(name) for name in _candidates()) or ctypes.util.find_library("mpi_abi") is not None
+    found = any(os.path.exists(name) for name in _candidates()) or ctypes.util.find_library("mpi_abi") is not None
+    return found or _openmpi.compiler() is not None
 
 
 def _check(status: int, what: str) -> None:
@@ -83,8 +88,8 @@ def _start() -> tuple[int, int]:
     library = _library()
     if library is None:
         raise RuntimeError(
-            "[init_process_group] Distributed package doesn't have MPI built in: expected libmpi_abi.so.1, found none (pip "
-            "install mpich, or FLAMBEAU_MPI=file)"
+            "[init_process_group] Distributed package doesn't have MPI built in: expected libmpi_abi.so.1 or Open MPI's mpicc, "
+            "found neither (pip install mpich, or FLAMBEAU_MPI=file)"
         )
     started, provided = ctypes.c_int(), ctypes.c_int()
     _check(library.MPI_Initialized(ctypes.byref(started)), "init_process_group")
