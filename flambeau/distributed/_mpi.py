@@ -37,6 +37,7 @@ _TYPES = {
     "int16": 0x248, "uint16": 0x249, "int32": 0x250, "uint32": 0x251, "int64": 0x258, "uint64": 0x259,
 }  # fmt: skip
 _BITWISE = (5, 6, 7)
+_everyone = [ctypes.c_void_p(_COMM_WORLD)]  # the communicator of the world; another one after `reform`
 _TAG_LIMIT = 1 << 20  # tags of programs; those above are the package's own
 
 
@@ -69,8 +70,8 @@ def _library() -> Any:
 
 def is_available() -> bool:
     """Whether there is a library, without loading it: that would put all of MPI into every process that asks."""
-    found = any(os.path.exists(name) for name in _candidates()) or ctypes.util.find_library("mpi_abi") is not None
-    return found or _openmpi.compiler() is not None
+    has_abi = any(os.path.exists(name) for name in _candidates()) or ctypes.util.find_library("mpi_abi") is not None
+    return has_abi or _openmpi.compiler() is not None
 
 
 def _check(status: int, what: str) -> None:
@@ -115,40 +116,82 @@ def _finish() -> None:
 def world() -> tuple[Store, int, int]:
     """A store that all processes of MPI reach, this one's rank, and their number."""
     rank, size = _start()
+    return _common_store(_everyone[0], rank, size), rank, size
+
+
+def _common_store(comm: Any, rank: int, size: int) -> Store:
+    """A store of the first process of a communicator."""
     text = ctypes.create_string_buffer(256)
     server = None
     if rank == 0:
         server = TCPStore("0.0.0.0", 0, size, True, wait_for_workers=False)
         text.value = f"{socket.gethostname()} {server.port}".encode()
-    _check(_library().MPI_Bcast(text, 256, _handle(_BYTE), 0, _handle(_COMM_WORLD)), "init_process_group")
+    _check(_library().MPI_Bcast(text, 256, _handle(_BYTE), 0, comm), "init_process_group")
     host, port = text.value.decode().split(" ")
     if server is not None:
-        return server, rank, size
-    return TCPStore("127.0.0.1" if host == socket.gethostname() else host, int(port), size, False), rank, size
+        return server
+    return TCPStore("127.0.0.1" if host == socket.gethostname() else host, int(port), size, False)
 
 
 class MpiGroup(ExchangeGroup):
     """The native side of a group over MPI, with a communicator of its own."""
 
-    def __init__(self, rank: int, size: int, name: str, world_ranks: list[int]) -> None:
+    def __init__(self, rank: int, size: int, name: str, world_ranks: list[int], comm: Any = None) -> None:
         super().__init__(rank, size, name)
-        library = self._mpi = _library()
-        everyone, members, self._comm = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-        _check(library.MPI_Comm_group(_handle(_COMM_WORLD), ctypes.byref(everyone)), "new_group")
-        ranks = (ctypes.c_int * size)(*world_ranks)
-        _check(library.MPI_Group_incl(everyone, size, ranks, ctypes.byref(members)), "new_group")
-        tag = sum(name.encode()) % 1000
-        status = library.MPI_Comm_create_group(_handle(_COMM_WORLD), members, tag, ctypes.byref(self._comm))
-        _check(status, "new_group")
-        library.MPI_Comm_set_errhandler(self._comm, _handle(_ERRORS_RETURN))
+        self._mpi = _library()
+        self._comm = self._communicator(size, name, world_ranks) if comm is None else comm
+        self._mpi.MPI_Comm_set_errhandler(self._comm, _handle(_ERRORS_RETURN))
         self._moving = threading.Lock()
+
+    def _communicator(self, size: int, name: str, world_ranks: list[int]) -> Any:
+        """A communicator of some ranks of the world."""
+        everyone, members, comm = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        _check(self._mpi.MPI_Comm_group(_everyone[0], ctypes.byref(everyone)), "new_group")
+        ranks = (ctypes.c_int * size)(*world_ranks)
+        _check(self._mpi.MPI_Group_incl(everyone, size, ranks, ctypes.byref(members)), "new_group")
+        tag = sum(name.encode()) % 1000
+        _check(self._mpi.MPI_Comm_create_group(_everyone[0], members, tag, ctypes.byref(comm)), "new_group")
+        return comm
+
+    # ------------------------------------------------------------------------------------ after a process was lost
+
+    def can_go_on(self) -> bool:
+        """Whether the library can make a communicator of the processes that are left (ULFM)."""
+        return hasattr(self._mpi, "MPIX_Comm_shrink")
+
+    def survivors(self) -> tuple[MpiGroup, list[int]]:
+        """The group of those that are left, which all of them ask for, and their ranks in this one."""
+        self._mpi.MPIX_Comm_revoke(self._comm)
+        comm, old, new = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        _check(self._mpi.MPIX_Comm_shrink(self._comm, ctypes.byref(comm)), "reform")
+        rank, size = ctypes.c_int(), ctypes.c_int()
+        self._mpi.MPI_Comm_rank(comm, ctypes.byref(rank))
+        self._mpi.MPI_Comm_size(comm, ctypes.byref(size))
+        _check(self._mpi.MPI_Comm_group(self._comm, ctypes.byref(old)), "reform")
+        _check(self._mpi.MPI_Comm_group(comm, ctypes.byref(new)), "reform")
+        own, in_old = (ctypes.c_int * size.value)(*range(size.value)), (ctypes.c_int * size.value)()
+        _check(self._mpi.MPI_Group_translate_ranks(new, size.value, own, old, in_old), "reform")
+        _everyone[0] = comm
+        return MpiGroup(rank.value, size.value, self._name, [], comm), list(in_old)
+
+    def store(self) -> Store:
+        """A store that all processes of the group reach."""
+        return _common_store(self._comm, self._rank, self._size)
+
+    def _check_exchange(self, status: int, what: str) -> None:
+        """Raises for an error; the others that take part are told, because they may wait for somebody else."""
+        if status and self.can_go_on():
+            self._mpi.MPIX_Comm_revoke(self._comm)
+        _check(status, what)
 
     def _finish_request(self, request: Any, what: str, limit: int) -> _Status:
         """Polls a request: at once for a while, then with pauses."""
         done, status, started = ctypes.c_int(), _Status(), time.monotonic()
         turns = 0
         while True:
-            _check(self._mpi.MPI_Test(ctypes.byref(request), ctypes.byref(done), ctypes.byref(status)), what)
+            self._check_exchange(
+                self._mpi.MPI_Test(ctypes.byref(request), ctypes.byref(done), ctypes.byref(status)), what
+            )
             if done.value:
                 return status
             turns += 1
@@ -161,7 +204,7 @@ class MpiGroup(ExchangeGroup):
 
     def _run_request(self, what: str, limit: int, *arguments: Any) -> None:
         request = ctypes.c_void_p()
-        _check(getattr(self._mpi, f"MPI_I{what}")(*arguments, self._comm, ctypes.byref(request)), what)
+        self._check_exchange(getattr(self._mpi, f"MPI_I{what}")(*arguments, self._comm, ctypes.byref(request)), what)
         self._finish_request(request, what, limit)
 
     # ------------------------------------------------------------------------------------ primitives
@@ -220,7 +263,7 @@ class MpiGroup(ExchangeGroup):
         request = ctypes.c_void_p()
         start = self._mpi.MPI_Isend_c if is_send else self._mpi.MPI_Irecv_c
         arguments = (pointer(values), ctypes.c_int64(bytes_of(values)), _handle(_BYTE), peer, number, self._comm)
-        _check(start(*arguments, ctypes.byref(request)), what)
+        self._check_exchange(start(*arguments, ctypes.byref(request)), what)
 
         def action() -> int:
             status = self._finish_request(request, what, limit)

@@ -86,12 +86,12 @@ def _built(mpicc: str) -> pathlib.Path:
     target = cache_dir() / f"openmpi-{digest}.so"
     if not target.exists():
         with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            made = pathlib.Path(folder, "made.so")
-            command = [mpicc, "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-o", str(made), str(_SOURCE)]
+            library = pathlib.Path(folder, "made.so")
+            command = [mpicc, "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-o", str(library), str(_SOURCE)]
             ended = subprocess.run(command, capture_output=True, text=True)
             if ended.returncode:
                 raise RuntimeError(
                     f"[init_process_group] expected {mpicc} to build {_SOURCE.name}, got:\n{ended.stderr}"
                 )
-            made.replace(target)  # ranks that build it at the same time write the same
+            library.replace(target)  # ranks that build it at the same time write the same
     return target

@@ -9,7 +9,8 @@
 
 A collective ends on all survivors or on none: the memory through which it goes outlives the lost process. So states of the survivors are
 those before or after the same step, and nothing is loaded. The survivors meet in the memory of the old group; no store is needed, and
-the first of them serves a new one.
+the first of them serves a new one. Over an MPI that can go on without a process (ULFM: Open MPI's `mpirun --with-ft ulfm`) they meet in
+a communicator that it makes of those that are left.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ __all__ = ["reform"]
 
 def _serve_store(group: Any, timeout: datetime.timedelta) -> Any:
     """A store for the groups to come, held by the first process."""
+    if hasattr(group._native, "store"):
+        return group._native.store()
     port = flambeau.zeros(1, dtype=flambeau.int64)
     server = None
     if group.rank() == 0:
@@ -50,8 +53,11 @@ def _meet(old: Any, timeout: datetime.timedelta) -> tuple[Any, list[int]]:
     while True:
         left = max(1, int((deadline - time.monotonic()) * 1000))
         try:
-            segment, members = old._native.succeed(left)
-            opened = native.make_group(segment, members.index(old.rank()), old.group_name)
+            if hasattr(old._native, "survivors"):
+                opened, members = old._native.survivors()
+            else:
+                segment, members = old._native.succeed(left)
+                opened = native.make_group(segment, members.index(old.rank()), old.group_name)
             if len(members) > 1:
                 opened.barrier(False, left)
             return opened, members
@@ -82,8 +88,10 @@ def reform(timeout: datetime.timedelta | None = None) -> list[int]:
     """Makes the world anew of the processes of the old one that live; returns their old ranks. All of them have to call it.
     Groups beside the world are destroyed."""
     old = _groups._get_default_group()
-    if not hasattr(old._native, "succeed"):
-        raise RuntimeError("[reform] expected a group of processes of one host, got another kind")
+    if not (hasattr(old._native, "succeed") or (hasattr(old._native, "survivors") and old._native.can_go_on())):
+        raise RuntimeError(
+            "[reform] expected a group of processes of one host, or one over an MPI with ULFM, got another kind"
+        )
     timeout = timeout or min(old._timeout, datetime.timedelta(seconds=60))
     deadline = time.monotonic() + timeout.total_seconds()
     left = list(range(old.size()))

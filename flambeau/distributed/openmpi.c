@@ -5,6 +5,9 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -95,6 +98,15 @@ EXPORT int abi_MPI_Group_incl(void* group, int count, const int* ranks, void** m
 EXPORT int abi_MPI_Comm_create_group(void* comm, void* group, int tag, void** made) {
   return MPI_Comm_create_group(comm_of(comm), (MPI_Group)group, tag, (MPI_Comm*)made);
 }
+
+EXPORT int abi_MPI_Group_translate_ranks(void* group, int count, const int* ranks, void* other, int* found) {
+  return MPI_Group_translate_ranks((MPI_Group)group, count, ranks, (MPI_Group)other, found);
+}
+
+#ifdef OMPI_HAVE_MPI_EXT_FTMPI  // going on after a process is lost
+EXPORT int abi_MPIX_Comm_revoke(void* comm) { return MPIX_Comm_revoke(comm_of(comm)); }
+EXPORT int abi_MPIX_Comm_shrink(void* comm, void** made) { return MPIX_Comm_shrink(comm_of(comm), (MPI_Comm*)made); }
+#endif
 
 EXPORT int abi_MPI_Bcast(void* buffer, int count, void* type, int root, void* comm) {
   return MPI_Bcast(buffer, count, type_of(type), root, comm_of(comm));

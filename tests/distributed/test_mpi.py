@@ -54,3 +54,24 @@ def test_programs_run_over_open_mpi(tmp_path):
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout.count("is through") == 2
     assert list(tmp_path.glob("kernels/openmpi-*.so"))
+
+
+@pytest.mark.skipif(
+    not open_mpi(), reason="needs Open MPI (mpicc and mpirun; FLAMBEAU_TEST_OPENMPI names their folder)"
+)
+def test_training_goes_on_over_open_mpi_without_a_killed_rank(tmp_path):
+    program = pathlib.Path(__file__).parent / "programs_ulfm.py"
+    variables = child_environment() | {"FLAMBEAU_CACHE_DIR": str(tmp_path)}
+    command = [
+        os.path.join(open_mpi(), "mpirun"),
+        "--allow-run-as-root",
+        "--oversubscribe",
+        "--with-ft",
+        "ulfm",
+        "-n",
+        "3",
+        sys.executable,
+        str(program),
+    ]
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=200)
+    assert ended.stdout.count("went on") == 2, ended.stdout + ended.stderr
