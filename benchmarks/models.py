@@ -166,3 +166,35 @@ def _gpt_of(torch: Any, sizes: tuple[int, ...]) -> Task:
         return tokens, (tokens * 7 + 3) % vocabulary
 
     return Task(GPT(), batch, lambda out, target: F.cross_entropy(out.view(-1, vocabulary), target.view(-1)))
+
+
+def residual_network(torch: Any, depth: int) -> Any:
+    """ResNet-18 or ResNet-50 for images of 224 x 224, in the published form."""
+    nn = torch.nn
+    deep, counts = depth == 50, {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}[depth]
+    expansion = 4 if deep else 1
+
+    def unit(inputs: int, outputs: int, kernel: int, stride: int = 1, active: bool = True) -> list[Any]:
+        convolution = nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
+        return [convolution, nn.BatchNorm2d(outputs), *([nn.ReLU()] if active else [])]
+
+    class Block(nn.Module):
+        def __init__(self, inputs: int, width: int, stride: int) -> None:
+            super().__init__()
+            outputs = width * expansion
+            layers = unit(inputs, width, 1) + unit(width, width, 3, stride) if deep else unit(inputs, width, 3, stride)
+            self.body = nn.Sequential(*layers, *unit(width, outputs, 1 if deep else 3, 1, False))
+            direct = stride == 1 and inputs == outputs
+            self.short = nn.Identity() if direct else nn.Sequential(*unit(inputs, outputs, 1, stride, False))
+            self.relu = nn.ReLU()
+
+        def forward(self, x: Any) -> Any:
+            return self.relu(self.body(x) + self.short(x))
+
+    blocks, inputs = [], 64
+    for stage, count in enumerate(counts):
+        for i in range(count):
+            blocks.append(Block(inputs, 64 << stage, 2 if stage and i == 0 else 1))
+            inputs = (64 << stage) * expansion
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000)]
+    return nn.Sequential(*unit(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1), *blocks, *head)

@@ -140,7 +140,7 @@ _LAZY = {
             "_empty_per_channel_affine_quantized _make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor"
         ),
         "ao.quantized_types": (
-            "qint8 quint8 quint4x2 qint32 qscheme per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric "
+            "qint8 quint8 quint4x2 quint2x4 qint32 qscheme per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric "
             "per_channel_affine_float_qparams"
         ),
         "compiler": "compile",

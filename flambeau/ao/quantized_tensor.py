@@ -18,6 +18,7 @@ from flambeau.ao.quantized_types import (
     per_tensor_affine,
     qint8,
     qint32,
+    quint2x4,
     quint4x2,
     quint8,
 )
@@ -26,7 +27,8 @@ from flambeau.overrides import DisableTorchFunctionSubclass
 
 __all__ = ["Grid", "QuantizedTensor", "dequantize", "quantize_per_channel", "quantize_per_tensor"]
 
-_STORED = {qint8: fl.int8, quint8: fl.uint8, qint32: fl.int32, quint4x2: fl.uint8}
+_STORED = {qint8: fl.int8, quint8: fl.uint8, qint32: fl.int32, quint4x2: fl.uint8, quint2x4: fl.uint8}
+_TOP = {quint4x2: 15, quint2x4: 3}  # the largest integers of parts of a byte
 _NAMES = {fl.int8: qint8, fl.uint8: quint8, fl.int32: qint32}
 
 
@@ -40,8 +42,8 @@ class Grid(NamedTuple):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        if self.dtype is quint4x2:
-            return 0, 15
+        if self.dtype in _TOP:
+            return 0, _TOP[self.dtype]
         info = fl.iinfo(_STORED[self.dtype])
         return info.min, info.max
 

@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = [
     "per_channel_affine", "per_channel_affine_float_qparams", "per_channel_symmetric", "per_tensor_affine",
-    "per_tensor_symmetric", "qint8", "qint32", "qscheme", "quint4x2", "quint8",
+    "per_tensor_symmetric", "qint8", "qint32", "qscheme", "quint2x4", "quint4x2", "quint8",
 ]  # fmt: skip
 
 
@@ -41,7 +41,8 @@ class QuantizedType(qscheme):
 
 
 qint8, quint8, qint32 = QuantizedType("qint8", 1), QuantizedType("quint8", 1), QuantizedType("qint32", 4)
-quint4x2 = QuantizedType("quint4x2", 1)  # two numbers of four bits in a byte
+# Two integers of four bits in a byte, and four of two bits.
+quint4x2, quint2x4 = QuantizedType("quint4x2", 1), QuantizedType("quint2x4", 1)
 per_tensor_affine = qscheme("per_tensor_affine")
 per_tensor_symmetric = qscheme("per_tensor_symmetric")
 per_channel_affine = qscheme("per_channel_affine")

@@ -297,7 +297,7 @@ for _name, _dtype in (
 _QUANTIZED_NAMES = frozenset(
     f"torch.{name}"
     for name in (
-        "qint8 quint8 qint32 quint4x2 per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric "
+        "qint8 quint8 qint32 quint4x2 quint2x4 per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric "
         "per_channel_affine_float_qparams"
     ).split()
 )  # found in the package when a file has them, which is seldom

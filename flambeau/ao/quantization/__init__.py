@@ -26,10 +26,11 @@ from flambeau.ao.quantization.qconfig_mapping import (
 )
 from flambeau.ao.quantization.quantization_mappings import *  # noqa: F403
 from flambeau.ao.quantization.quantize import *  # noqa: F403
+from flambeau.ao.quantization.quant_type import QuantType
 from flambeau.ao.quantization.stubs import DeQuantStub, QuantStub, QuantWrapper
 
 __all__ = [
-    "DeQuantStub", "QConfigMapping", "QuantStub", "QuantWrapper", "default_eval_fn", "fuse_modules", "fuse_modules_qat",
+    "DeQuantStub", "QConfigMapping", "QuantStub", "QuantType", "QuantWrapper", "default_eval_fn", "fuse_modules", "fuse_modules_qat",
     "get_default_qat_qconfig_mapping", "get_default_qconfig_mapping", *_fakes.__all__,
     *_fusers.__all__, *_observers.__all__, *_configurations.__all__, *_mappings.__all__, *_flows.__all__,
 ]  # fmt: skip

@@ -69,6 +69,8 @@ def _pair(kind: Any) -> Callable[..., Any]:
     return lambda is_qat, *parts: kind(*parts)
 
 
+_sequential_wrapper2 = _pair
+
 _METHODS: dict[tuple[Any, ...], Callable[..., Any]] = {
     (nn.Linear, nn.BatchNorm1d): fuse_linear_bn,
     (nn.Linear, nn.BatchNorm1d, nn.ReLU): fuse_linear_bn_relu,

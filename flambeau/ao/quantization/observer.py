@@ -16,6 +16,7 @@ from flambeau.ao.quantized_types import (
     per_tensor_symmetric,
     qint8,
     qint32,
+    quint2x4,
     quint4x2,
     quint8,
 )
@@ -35,6 +36,7 @@ __all__ = [
 
 _RANGES = {
     qint8: (-128, 127), quint8: (0, 255), qint32: (-(2**31), 2**31 - 1), quint4x2: (0, 15),
+    quint2x4: (0, 3), fl.uint16: (0, 2**16 - 1),
     fl.int8: (-128, 127), fl.uint8: (0, 255), fl.int16: (-(2**15), 2**15 - 1), fl.int32: (-(2**31), 2**31 - 1),
 }  # fmt: skip
 _UNSIGNED = (quint8, fl.uint8)
@@ -87,6 +89,29 @@ def range_of(dtype: Any, reduce_range: bool = False) -> tuple[int, int]:
         raise AssertionError(f"[observer] expected dtype qint8, quint8, qint32 or an integer dtype, got {dtype}")
     low, high = _RANGES[dtype]
     return (low // 2, high // 2) if reduce_range else (low, high)
+
+
+def choose_grid(
+    low: Tensor, high: Tensor, quant_min: int, quant_max: int, dtype: Any, eps: Tensor, has_customized_qrange: bool,
+    qscheme: Any,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Scales and zero points for ranges from `low` to `high`."""
+    smallest, width = eps.to(low.device), float(quant_max - quant_min)
+    if qscheme is per_channel_affine_float_qparams:
+        scale = (high - low) / width
+        scale = fl.where(scale > smallest, scale, fl.ones_like(scale))
+        return scale.reshape(-1), (-low / scale).reshape(-1)
+    low, high = low.clamp(max=0.0), high.clamp(min=0.0)  # zero is on every grid
+    if qscheme in (per_tensor_symmetric, per_channel_symmetric):
+        reach = fl.maximum(-low, high)
+        scale = fl.maximum(reach / (width / 2), smallest)
+        middle = (quant_min + quant_max) // 2 if has_customized_qrange else 128
+        zero_point = fl.full_like(scale, middle if dtype in _UNSIGNED else 0, dtype=fl.int64)
+    else:
+        scale = fl.maximum((high - low) / width, smallest)
+        zero_point = (quant_min - (low / scale).round()).to(fl.int32)
+        zero_point = zero_point.clamp(quant_min, quant_max)
+    return scale.reshape(-1), zero_point.reshape(-1)
 
 
 class ObserverBase(Module):
@@ -156,23 +181,8 @@ class UniformQuantizationObserverBase(ObserverBase):
             return fl.tensor([1.0]), fl.tensor([0])
         if not bool((low <= high).all()):
             raise AssertionError(f"[observer] expected min <= max, got {low} and {high}")
-        smallest = self.eps.to(low.device)
-        width = float(self.quant_max - self.quant_min)
-        if self.qscheme is per_channel_affine_float_qparams:
-            scale = (high - low) / width
-            scale = fl.where(scale > smallest, scale, fl.ones_like(scale))
-            return scale.reshape(-1), (-low / scale).reshape(-1)
-        low, high = low.clamp(max=0.0), high.clamp(min=0.0)  # zero is on every grid
-        if self.qscheme in (per_tensor_symmetric, per_channel_symmetric):
-            reach = fl.maximum(-low, high)
-            scale = fl.maximum(reach / (width / 2), smallest)
-            middle = (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange else 128
-            zero_point = fl.full_like(scale, middle if self.dtype in _UNSIGNED else 0, dtype=fl.int64)
-        else:
-            scale = fl.maximum((high - low) / width, smallest)
-            zero_point = (self.quant_min - (low / scale).round()).to(fl.int32)
-            zero_point = zero_point.clamp(self.quant_min, self.quant_max)
-        return scale.reshape(-1), zero_point.reshape(-1)
+        ends = self.quant_min, self.quant_max
+        return choose_grid(low, high, *ends, self.dtype, self.eps, self.has_customized_qrange, self.qscheme)
 
     def reset_min_max_vals(self) -> None:
         self.min_val, self.max_val = fl.tensor(float("inf")), fl.tensor(float("-inf"))
@@ -485,6 +495,13 @@ def load_observer_state_dict(mod: Module, obs_dict: dict[str, Any]) -> None:
         raise RuntimeError(
             f"[load_observer_state_dict] expected what the observers keep, got missing {missing} and unexpected {unexpected}"
         )
+
+
+def _is_activation_post_process(module: Any) -> bool:
+    """Whether a module is an observer or a fake quantization."""
+    from flambeau.ao.quantization.fake_quantize import FakeQuantizeBase
+
+    return isinstance(module, (ObserverBase, FakeQuantizeBase))
 
 
 default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)

@@ -22,6 +22,11 @@ from flambeau.ao.quantization.qconfig import (
 __all__ = ["QConfigMapping", "get_default_qat_qconfig_mapping", "get_default_qconfig_mapping"]
 
 
+_GLOBAL_DICT_KEY = ""
+_OBJECT_TYPE_DICT_KEY, _MODULE_NAME_REGEX_DICT_KEY = "object_type", "module_name_regex"
+_MODULE_NAME_DICT_KEY, _MODULE_NAME_OBJECT_TYPE_ORDER_DICT_KEY = "module_name", "module_name_object_type_order"
+
+
 class QConfigMapping:
     """Configurations by what they are for; the more particular one wins."""
 

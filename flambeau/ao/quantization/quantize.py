@@ -16,6 +16,7 @@ from flambeau._compat.settings import refuse
 from flambeau.ao.nn.intrinsic import _FusedModule
 from flambeau.ao.nn.quantized import FloatFunctional, FXFloatFunctional
 from flambeau.ao.quantization import quantization_mappings as mappings
+from flambeau.ao.quantization.observer import _is_activation_post_process
 from flambeau.ao.quantization.qconfig import (
     _DYNAMIC_BY_DTYPE,
     default_dynamic_qconfig,
@@ -68,11 +69,13 @@ def _observe_input(module: Any, args: Any) -> Any:
     return module.activation_post_process(args[0])
 
 
-def _is_observer(module: Any) -> bool:
-    from flambeau.ao.quantization.fake_quantize import FakeQuantizeBase
-    from flambeau.ao.quantization.observer import ObserverBase
-
-    return isinstance(module, (FakeQuantizeBase, ObserverBase))
+def _get_observer_dict(mod: Module, target_dict: dict[str, Any], prefix: str = "") -> None:
+    """Collects the observers of a model by their paths."""
+    for name, module in mod.named_modules(prefix=prefix):
+        if hasattr(module, "activation_post_process"):
+            target_dict[f"{name}.activation_post_process" if name else "activation_post_process"] = (
+                module.activation_post_process
+            )
 
 
 def _add_observer(module: Any) -> None:
@@ -109,7 +112,7 @@ def prepare(
     def visit(owner: Any) -> None:
         for name, child in list(owner.named_children()):
             config = getattr(child, "qconfig", None)
-            if _is_observer(child):
+            if _is_activation_post_process(child):
                 continue
             if type(child) in custom:
                 if config is not None:

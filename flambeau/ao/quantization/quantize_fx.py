@@ -14,7 +14,12 @@ from typing import Any
 
 from flambeau.ao.quantization.backend_config import BackendConfig, get_native_backend_config
 from flambeau.ao.quantization.fx import annotate, lower
-from flambeau.ao.quantization.fx.custom_config import ConvertCustomConfig, FuseCustomConfig, PrepareCustomConfig
+from flambeau.ao.quantization.fx.custom_config import (
+    ConvertCustomConfig,
+    FuseCustomConfig,
+    PrepareCustomConfig,
+    flat_classes,
+)
 from flambeau.ao.quantization.fx.fuse import fuse
 from flambeau.ao.quantization.graphs.annotation import KEY
 from flambeau.ao.quantization.graphs.observe import insert_observers
@@ -48,10 +53,14 @@ def _traced(model: Module, custom: Any) -> GraphModule:
     if isinstance(model, GraphModule):
         traced = model
     else:
-        names = getattr(custom, "non_traceable_module_names", [])
+        names = [
+            *getattr(custom, "non_traceable_module_names", []),
+            *getattr(custom, "standalone_module_names", {}),
+        ]
         classes = [
             *getattr(custom, "non_traceable_module_classes", []),
-            *getattr(custom, "float_to_observed_mapping", {}),
+            *flat_classes(getattr(custom, "float_to_observed_mapping", {})),
+            *getattr(custom, "standalone_module_classes", {}),
         ]
         tracer = QuantizationTracer(names, classes)
         traced = GraphModule(model, tracer.trace(model))
@@ -82,6 +91,7 @@ def _prepare(
     if is_qat:
         _swap_qat(graph_module, qconfigs, backend)
     _observe_custom(graph_module, qconfigs, custom)
+    _prepare_standalone(graph_module, mapping, is_qat, custom)
     annotate.annotate(graph_module, qconfigs, backend)
     _ends(graph_module, custom)
     insert_observers(graph_module)
@@ -109,7 +119,7 @@ def _swap_qat(model: GraphModule, qconfigs: Any, backend: BackendConfig) -> None
 
 def _observe_custom(model: GraphModule, qconfigs: Any, custom: Any) -> None:
     """Classes of users that bring a form with observers inside."""
-    table = custom.float_to_observed_mapping
+    table = flat_classes(custom.float_to_observed_mapping)
     for node, config in qconfigs.items():
         module = model.get_submodule(str(node.target)) if node.op == "call_module" and table else None
         if module is not None and type(module) in table and config is not None:
@@ -118,6 +128,20 @@ def _observe_custom(model: GraphModule, qconfigs: Any, custom: Any) -> None:
             observed = table[type(module)].from_float(module)
             observed.qconfig = config
             setattr(model.get_submodule(path) if path else model, name, observed)
+
+
+def _prepare_standalone(model: GraphModule, mapping: QConfigMapping, is_qat: bool, custom: Any) -> None:
+    """Modules that are quantized by themselves, with observers of their own inside."""
+    for path, module in list(model.named_modules()):
+        entry = custom.standalone_module_names.get(path, custom.standalone_module_classes.get(type(module)))
+        if entry is None:
+            continue
+        prepared = _prepare(
+            module, entry.qconfig_mapping or mapping, is_qat, entry.prepare_custom_config, entry.backend_config
+        )
+        prepared.meta["standalone"] = True
+        owner, _, name = path.rpartition(".")
+        setattr(model.get_submodule(owner) if owner else model, name, prepared)
 
 
 def _ends(model: GraphModule, custom: Any) -> None:
@@ -162,11 +186,16 @@ def _convert(
 ) -> GraphModule:
     custom = _custom(custom, ConvertCustomConfig)
     preserved = {name: getattr(graph_module, name) for name in custom.preserved_attributes}
-    model = copy.deepcopy(graph_module)
+    model, classes = copy.deepcopy(graph_module), flat_classes(custom.observed_to_quantized_mapping)
     for path, module in list(model.named_modules()):
-        if type(module) in custom.observed_to_quantized_mapping:
-            owner, _, name = path.rpartition(".")
-            new = custom.observed_to_quantized_mapping[type(module)].from_observed(module)
+        owner, _, name = path.rpartition(".")
+        standalone = isinstance(module, GraphModule) and module.meta.get("standalone") and module is not model
+        if standalone or type(module) in classes:
+            new: Any = (
+                _convert(module, reference, decomposed, None, remove_qconfig)  # type: ignore[arg-type]
+                if standalone
+                else classes[type(module)].from_observed(module)
+            )
             setattr(model.get_submodule(owner) if owner else model, name, new)
     outputs = getattr(model.meta.get("quantization", {}).get("custom"), "output_quantized_indexes", [])
     observers_to_pairs(model, decomposed)

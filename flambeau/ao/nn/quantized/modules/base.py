@@ -65,8 +65,15 @@ def quantized_weight(weight: Tensor, observer: Any) -> QuantizedTensor:
     weight = weight.detach().float()
     schemes = (per_channel_affine, per_channel_symmetric, per_channel_affine_float_qparams)
     if observer.qscheme in schemes:
-        return quantize_per_channel(weight, scale, zero_point, getattr(observer, "ch_axis", 0), observer.dtype)
-    return quantize_per_tensor(weight, scale, zero_point, observer.dtype)
+        weight = quantize_per_channel(weight, scale, zero_point, getattr(observer, "ch_axis", 0), observer.dtype)
+    else:
+        weight = quantize_per_tensor(weight, scale, zero_point, observer.dtype)
+    low, high = weight._grid.bounds
+    ends = getattr(observer, "quant_min", low), getattr(observer, "quant_max", high)
+    return weight if ends == (low, high) else weight._grid.hold(weight.int_repr().clamp(*ends))
+
+
+_quantize_weight = quantized_weight
 
 
 def observed_weight(mod: Any, precomputed: bool = False) -> QuantizedTensor:
