@@ -448,9 +448,7 @@ class _OpNamespace:
             raise AttributeError(op)
         names = _packets(self.name).get(op) or _registered(self.name).get(op)
         if not names:
-            from flambeau.ops.as_aten import names as aten_names
-
-            other = aten_names.find(op) if self.name == "aten" else None
+            other = _python_function(self.name, op)
             if other is None:
                 raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{op}'")
             setattr(self, op, other)
@@ -494,6 +492,16 @@ def _registered(space: str) -> dict[str, list[str]]:
 
     importlib.import_module(module).register_operators()
     return _packets(space)
+
+
+# Namespaces whose functions are Python's, and the modules that find them by name.
+_IN_PYTHON = {"aten": "flambeau.ops.as_aten.names", "quantized": "flambeau.ao.quantized_operators"}
+
+
+def _python_function(space: str, op: str) -> Any:
+    import importlib
+
+    return importlib.import_module(_IN_PYTHON[space]).find(op) if space in _IN_PYTHON else None
 
 
 def _enter(full: str) -> None:

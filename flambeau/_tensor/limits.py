@@ -30,6 +30,8 @@ def _name(dtype: Any, function: str) -> str:
     """'float32' for `flambeau.float32`."""
     if isinstance(dtype, AbsentValue):  # formats that have limits though no tensors
         return dtype.name
+    if (stored := getattr(dtype, "stored_as", None)) is not None:  # a dtype of quantized numbers
+        return stored
     if not isinstance(dtype, flambeau.dtype):
         got = type(dtype).__name__
         raise TypeError(f"{function}(): argument 'type' (position 1) must be flambeau.dtype, not {got}")

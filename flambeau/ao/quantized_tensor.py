@@ -185,7 +185,8 @@ def _checked(name: str, input: Tensor, dtype: Any) -> QuantizedType:
 _COMPARISONS = frozenset("__eq__ __ne__ __lt__ __le__ __gt__ __ge__".split())
 _AS_DATA = frozenset(
     "size dim ndimension numel nelement stride is_contiguous storage_offset element_size __len__ __hash__ data_ptr "
-    "get_device is_same_size requires_grad_ is_floating_point is_complex is_signed".split()
+    "get_device is_same_size requires_grad_ is_floating_point is_complex is_signed is_conj is_neg is_inference storage "
+    "untyped_storage".split()
 )
 
 
@@ -218,6 +219,26 @@ class QuantizedTensor(Tensor):
             values = self._grid.quantize(src).int_repr()
         self.int_repr().copy_(values)
         return self
+
+    def fill_(self, value: Any) -> QuantizedTensor:  # type: ignore[override]
+        """The nearest integer to a value, everywhere."""
+        self.int_repr().fill_(self._filling(float(value)))
+        return self
+
+    def zero_(self) -> QuantizedTensor:  # type: ignore[override]
+        return self.fill_(0.0)
+
+    def _filling(self, value: float) -> int:
+        self._need(True, "fill_")
+        return int(self._grid.quantize(fl.tensor(value)).int_repr())
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._need(True, "setitem")
+        if isinstance(value, QuantizedTensor) and value._grid != self._grid:
+            value = value.dequantize()
+        if not isinstance(value, QuantizedTensor):
+            value = self._grid.quantize(fl.as_tensor(value, dtype=fl.float32))
+        self.int_repr()[key] = value.int_repr()
 
     def int_repr(self) -> Tensor:  # type: ignore[override]
         with DisableTorchFunctionSubclass():
@@ -320,7 +341,7 @@ class QuantizedTensor(Tensor):
             if result is not NotImplemented:
                 return result
         raise NotImplementedError(
-            f"[{name}] expected plain tensors, got a quantized one: it is not written for them; dequantize() first"
+            f"[{name}] expected plain tensors, got a quantized one: it is not written for them; please use dequantize() first"
         )
 
 
@@ -336,6 +357,8 @@ def _call(func: Any, name: str, x: QuantizedTensor, args: Any, kwargs: Any) -> A
     grid, whole = x._grid, x.int_repr()
     if name == "detach" or name in tags.functions("copy"):
         return grid.hold(func(whole, *args, **kwargs))
+    if name == "empty_like" and "dtype" not in kwargs:
+        return grid.hold(func(whole, *args, **kwargs))
     if name == "to" and all(isinstance(a, (fl.device, str)) for a in args) and "dtype" not in kwargs:
         return grid.hold(whole.to(*args, **kwargs))
     if name in tags.functions("dropout") and kwargs.get("training", args[1] if len(args) > 1 else True) is False:
@@ -346,6 +369,11 @@ def _call(func: Any, name: str, x: QuantizedTensor, args: Any, kwargs: Any) -> A
         return _held(grid, func(whole, *args, **kwargs))
     if name in ("relu", "relu_"):
         return grid.hold(whole.clamp(min=grid.zero_point))
+    if name in tags.functions("pads"):
+        *before, value = (*args, 0.0) if len(args) < 3 else args[:3]
+        value = kwargs.pop("value", value) or 0.0
+        before = [*before, kwargs.pop("mode", "constant")][:2]
+        return _held(grid, func(whole.float(), *before, float(x._filling(value)) if before[1] == "constant" else None))
     if name in tags.functions("averages"):  # by the numbers as float32, rounded to whole ones again
         return _held(grid, func(whole.float(), *args, **kwargs))
     if name in tags.functions("piecewise_linear"):  # by the values, rounded to the same grid

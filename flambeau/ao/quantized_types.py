@@ -32,6 +32,7 @@ class QuantizedType(qscheme):
     def __init__(self, name: str, itemsize: int) -> None:
         super().__init__(name)
         self.itemsize = itemsize
+        self.stored_as = "uint8" if name[1] == "u" else f"int{8 * itemsize}"
         self.storage_name = (
             f"Q{'UI' if name[1] == 'u' else 'I'}{name.partition('i')[2]}Storage"  # as checkpoints have it
         )

@@ -57,6 +57,7 @@ TAGS = {
     "elementwise": "each element depends on those in its place, though the record is not pointwise",
     "moves": "elements of the first argument, chosen whatever their values",
     "chooses": "elements of the first argument, chosen by comparing them",
+    "pads": "elements of the first argument, and a value or copies of them around",
     "averages": "elements lie between the smallest and the largest one of the argument",
     "joins": "elements of several tensors, side by side",
     "rowwise": "rows depend on rows of the first argument alone",

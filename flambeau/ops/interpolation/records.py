@@ -243,7 +243,8 @@ def nn_affine_grid(theta: fl.Tensor, size: list[int], align_corners: bool | None
 
 # ---------------------------------------------------------------- what passes know of these operators
 
-tag("averages", "nn_interpolate nn_upsample")
+tag("averages", "nn_interpolate nn_upsample nn_upsample_nearest nn_upsample_bilinear")
+tag("piecewise_linear", "nn_grid_sample")
 tag("core", "grid_sampler_2d")
 autocast("float32", "grid_sampler grid_sampler_2d grid_sampler_3d nn_grid_sample", on="cpu")
 autocast("widest", "grid_sampler", on="accelerator")

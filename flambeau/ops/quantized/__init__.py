@@ -1,1 +1,12 @@
 """Operators on quantized numbers: integers that stand for `(i - zero_point) * scale`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    """Functions of quantized tensors, which are written above the operators: `ops.quantized.add`."""
+    from flambeau import _ops
+
+    return getattr(_ops.namespace("quantized"), name)

@@ -282,5 +282,6 @@ def channel_shuffle(self: fl.Tensor, groups: int) -> fl.Tensor:
 
 tag("core", "constant_pad_nd flip repeat")
 tag("data_dependent", "repeat_interleave.Tensor")
+tag("pads", "pad")
 tag("moves", "channel_shuffle flip pixel_shuffle repeat roll tile")
 autocast("float32", "trace", on="cpu")

@@ -102,13 +102,8 @@ class ConvAdd2d(quantized.Conv2d):
     post_op = "add"
 
     def forward(self, input: Any, extra_input: Any) -> QuantizedTensor:
-        x = self._input(input)
-        integers, padding = self._padded(x.int_repr())
-        result = fl._ops._int8_convolution(
-            integers, x.q_scale(), x.q_zero_point(), *self.operands(), self.stride, padding, self.dilation,
-            self.groups, self.scale, self.zero_point, integers.dtype, self.post_op, extra_input.dequantize(),
-        )  # fmt: skip
-        return self._held(result, x)
+        other = extra_input.int_repr(), extra_input.q_scale(), extra_input.q_zero_point()
+        return self.on_grid(self._input(input), self.scale, self.zero_point, self.post_op, *other)
 
     def _get_name(self) -> str:
         return "QuantizedConvAdd2d"

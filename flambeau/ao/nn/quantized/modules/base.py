@@ -142,9 +142,6 @@ class WeightedQuantizedModule(OnGrid):
             )
         return x
 
-    def _held(self, integers: Tensor, like: QuantizedTensor) -> QuantizedTensor:
-        return Grid(like.dtype, self.scale, self.zero_point).hold(integers)
-
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_operands": None}
 

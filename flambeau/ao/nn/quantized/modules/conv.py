@@ -7,7 +7,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import Tensor, _ops
 from flambeau.ao.nn.quantized.modules.base import WeightedQuantizedModule
-from flambeau.ao.quantized_tensor import QuantizedTensor, quantize_per_tensor
+from flambeau.ao.quantized_tensor import Grid, QuantizedTensor, quantize_per_tensor
 from flambeau.ao.quantized_types import qint8
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
@@ -52,13 +52,16 @@ class _ConvNd(WeightedQuantizedModule):
         return _ops._int8_convolution_pack(weight, self.groups)
 
     def forward(self, input: Any) -> QuantizedTensor:
-        x = self._input(input)
+        return self.on_grid(self._input(input), self.scale, self.zero_point, self.post_op)
+
+    def on_grid(self, x: QuantizedTensor, scale: float, zero_point: int, post_op: str, *other: Any) -> QuantizedTensor:
+        """The result on another grid than the layer's, with an activation or sum behind the convolution."""
         integers, padding = self._padded(x.int_repr())
         result = _ops._int8_convolution(
             integers, x.q_scale(), x.q_zero_point(), *self.operands(), self.stride, padding, self.dilation,
-            self.groups, self.scale, self.zero_point, integers.dtype, self.post_op,
+            self.groups, scale, zero_point, integers.dtype, post_op, *other,
         )  # fmt: skip
-        return self._held(result, x)
+        return Grid(x.dtype, scale, zero_point).hold(result)
 
     def _padded(self, integers: Tensor) -> tuple[Tensor, Any]:
         """The input with what lies around it reflected, where the operator does not pad it itself."""
@@ -146,8 +149,7 @@ class _ConvTransposeNd(_ConvNd):
             layer.groups, layer.bias is not None, layer.dilation, layer.padding_mode,
         )  # fmt: skip
 
-    def forward(self, input: Any) -> QuantizedTensor:
-        x = self._input(input)
+    def on_grid(self, x: QuantizedTensor, scale: float, zero_point: int, post_op: str, *other: Any) -> QuantizedTensor:
         grid = self.weight()._grid
         if grid.axis is not None:
             raise NotImplementedError(
@@ -162,7 +164,7 @@ class _ConvTransposeNd(_ConvNd):
         values = total.float() * (grid.scale * x.q_scale())
         if self._bias is not None:
             values = values + self._bias.view(-1, *[1] * self.ndim)
-        return self._quantized(values, x.dtype)
+        return Grid(x.dtype, scale, zero_point).quantize(values.relu() if post_op == "relu" else values)
 
 
 class ConvTranspose1d(_ConvTransposeNd):

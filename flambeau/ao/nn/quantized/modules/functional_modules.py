@@ -91,23 +91,31 @@ class QFunctional(OnGrid):
         return self._quantized(fl.cat([part.dequantize() for part in x], dim), x[0].dtype)
 
     def mul_scalar(self, x: Any, y: float) -> QuantizedTensor:
-        """The integers stay, the grid changes."""
-        grid = x._grid
-        low, high = grid.bounds
-        if y > 0:
-            return grid._replace(scale=grid.scale * y).hold(x.int_repr())
-        if y < 0:
-            mirrored = low + high - x.int_repr().to(fl.int32)
-            return grid._replace(scale=-grid.scale * y, zero_point=low + high - grid.zero_point).hold(mirrored)
-        return grid._replace(scale=1.0, zero_point=0).hold(fl.zeros_like(x.int_repr()))
+        return scalar_multiplied(x, y)
 
     def add_scalar(self, x: Any, y: float) -> QuantizedTensor:
-        """The integers stay while the zero point can move by as much; otherwise the grid is widened."""
-        grid = x._grid
-        low, high = grid.bounds
-        moved = grid.zero_point - round(y / grid.scale)
-        if low <= moved <= high:
-            return grid._replace(zero_point=moved).hold(x.int_repr())
-        far = low if moved < low else high
-        scale = (abs(moved - far) + high - low) / (high - low) * grid.scale
-        return grid._replace(scale=scale, zero_point=far).quantize(x.dequantize() + y)
+        return scalar_added(x, y)
+
+
+def scalar_multiplied(x: Any, y: float) -> QuantizedTensor:
+    """A quantized tensor times a number: the integers stay, the grid changes."""
+    grid = x._grid
+    low, high = grid.bounds
+    if y > 0:
+        return grid._replace(scale=grid.scale * y).hold(x.int_repr())
+    if y < 0:
+        mirrored = low + high - x.int_repr().to(fl.int32)
+        return grid._replace(scale=-grid.scale * y, zero_point=low + high - grid.zero_point).hold(mirrored)
+    return grid._replace(scale=1.0, zero_point=0).hold(fl.zeros_like(x.int_repr()))
+
+
+def scalar_added(x: Any, y: float) -> QuantizedTensor:
+    """The integers stay while the zero point can move by as much; otherwise the grid is widened."""
+    grid = x._grid
+    low, high = grid.bounds
+    moved = grid.zero_point - round(y / grid.scale)
+    if low <= moved <= high:
+        return grid._replace(zero_point=moved).hold(x.int_repr())
+    far = low if moved < low else high
+    scale = (abs(moved - far) + high - low) / (high - low) * grid.scale
+    return grid._replace(scale=scale, zero_point=far).quantize(x.dequantize() + y)

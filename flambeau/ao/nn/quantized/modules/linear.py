@@ -7,7 +7,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import Tensor, _ops
 from flambeau.ao.nn.quantized.modules.base import WeightedQuantizedModule
-from flambeau.ao.quantized_tensor import QuantizedTensor, quantize_per_tensor
+from flambeau.ao.quantized_tensor import Grid, QuantizedTensor, quantize_per_tensor
 from flambeau.ao.quantized_types import qint8
 from flambeau.nn.modules.module import Module
 
@@ -90,12 +90,15 @@ class Linear(WeightedQuantizedModule):
         return _ops._int8_pack(weight)
 
     def forward(self, x: Any) -> QuantizedTensor:
-        x = self._input(x)
-        integers = _ops._int8_linear(
-            x.int_repr(), x.q_scale(), x.q_zero_point(), *self.operands(), self.scale, self.zero_point,
-            x.int_repr().dtype, self.post_op,
-        )  # fmt: skip
-        return self._held(integers, x)
+        return self.on_grid(self._input(x), self.scale, self.zero_point, self.post_op)
+
+    def on_grid(self, x: QuantizedTensor, scale: float, zero_point: int, post_op: str, *other: Any) -> QuantizedTensor:
+        """The result on another grid than the layer's, with an activation or sum behind the product."""
+        integers = x.int_repr()
+        result = _ops._int8_linear(
+            integers, x.q_scale(), x.q_zero_point(), *self.operands(), scale, zero_point, integers.dtype, post_op, *other
+        )
+        return Grid(x.dtype, scale, zero_point).hold(result)
 
     def _get_name(self) -> str:
         return "QuantizedLinear"
