@@ -480,7 +480,10 @@ def _packets(space: str) -> dict[str, list[str]]:
 
 
 # Namespaces whose operators are Python functions, and the modules that register them when one is first asked for.
-_ON_DEMAND = {"profiler": "flambeau.autograd.profiler"}
+_ON_DEMAND = {
+    "profiler": "flambeau.autograd.profiler",
+    "quantized_decomposed": "flambeau.ao.quantization.graphs.decomposed",
+}
 
 
 def _registered(space: str) -> dict[str, list[str]]:

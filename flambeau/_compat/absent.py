@@ -172,9 +172,21 @@ def attribute(module: str, name: str) -> Any:
     raise UnknownName(f"module {module!r} has no attribute {name!r}", name, sys.modules[module])
 
 
-def names_of(module: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a module that lacks single names: `__getattr__ = absent.names_of(__name__)`."""
-    return partial(attribute, module)
+def names_of(module: str, submodules: str = "") -> Callable[[str], Any]:
+    """The `__getattr__` of a module that lacks single names: `__getattr__ = absent.names_of(__name__)`.
+
+    Submodules are attributes as well, and imported when they are first asked for.
+    """
+    if not submodules:
+        return partial(attribute, module)
+    known = frozenset(submodules.split())
+
+    def get(name: str) -> Any:
+        from importlib import import_module
+
+        return import_module(f"{module}.{name}") if name in known else attribute(module, name)
+
+    return get
 
 
 class UnknownName(AttributeError):

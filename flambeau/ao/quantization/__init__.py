@@ -24,9 +24,9 @@ from flambeau.ao.quantization.qconfig_mapping import (
     get_default_qat_qconfig_mapping,
     get_default_qconfig_mapping,
 )
+from flambeau.ao.quantization.quant_type import QuantType
 from flambeau.ao.quantization.quantization_mappings import *  # noqa: F403
 from flambeau.ao.quantization.quantize import *  # noqa: F403
-from flambeau.ao.quantization.quant_type import QuantType
 from flambeau.ao.quantization.stubs import DeQuantStub, QuantStub, QuantWrapper
 
 __all__ = [
@@ -42,4 +42,4 @@ def default_eval_fn(model, calib_data):  # type: ignore[no-untyped-def]
         model(data)
 
 
-__getattr__ = absent.names_of(__name__)
+__getattr__ = absent.names_of(__name__, "backend_config fx quantize_fx quantize_pt2e quantizer utils")

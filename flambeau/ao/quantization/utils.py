@@ -39,9 +39,10 @@ Pattern = Any
 
 _EIGHT_BITS = (qint8, quint8, fl.int8, fl.uint8)
 _STATIC = (*_EIGHT_BITS, qint32, fl.int32, fl.int16, fl.float8_e5m2, fl.float8_e4m3fn)
-_UNDERLYING = {
+_PLAIN = (fl.uint8, fl.int8, fl.uint16, fl.int16, fl.int32, fl.float8_e5m2, fl.float8_e4m3fn)
+_UNDERLYING: dict[Any, Any] = {
     quint8: fl.uint8, qint8: fl.int8, qint32: fl.int32, quint4x2: fl.uint8, quint2x4: fl.uint8,
-    **{dtype: dtype for dtype in (fl.uint8, fl.int8, fl.uint16, fl.int16, fl.int32, fl.float8_e5m2, fl.float8_e4m3fn)},
+
 }  # fmt: skip
 
 
@@ -62,9 +63,9 @@ def is_per_channel(qscheme: Any) -> bool:
 
 def to_underlying_dtype(qdtype: Any) -> Any:
     """The dtype that integers of a quantized dtype are stored in."""
-    if qdtype not in _UNDERLYING:
+    if qdtype not in _UNDERLYING and qdtype not in _PLAIN:
         raise AssertionError(f"[to_underlying_dtype] expected a quantized or integer dtype, got {qdtype}")
-    return _UNDERLYING[qdtype]
+    return _UNDERLYING.get(qdtype, qdtype)
 
 
 def get_qparam_dict(observer_or_fake_quant: Any) -> dict[str, Any]:
@@ -93,10 +94,9 @@ def check_min_max_valid(min_val: Tensor, max_val: Tensor) -> bool:
     if not min_val.numel() or not max_val.numel():
         warnings.warn(message, stacklevel=2)
         return False
-    if min_val.dim() == 0:
-        if bool(min_val == float("inf")) and bool(max_val == float("-inf")):
-            warnings.warn(message, stacklevel=2)
-            return False
+    if min_val.dim() == 0 and bool(min_val == float("inf")) and bool(max_val == float("-inf")):
+        warnings.warn(message, stacklevel=2)
+        return False
     if not bool((min_val <= max_val).all()):
         raise AssertionError(f"[check_min_max_valid] expected min <= max, got min {min_val} and max {max_val}")
     return True
@@ -208,7 +208,7 @@ def get_quant_type(qconfig: Any) -> QuantType:
             return QuantType.DYNAMIC
         if activation.dtype in _STATIC or activation.dtype == fl.float16:
             return QuantType.STATIC
-    raise Exception(  # noqa: TRY002  PyTorch's kind
+    raise Exception(
         f"[get_quant_type] expected dtypes that quantize something, got {activation.dtype} and {weight.dtype}"
     )
 

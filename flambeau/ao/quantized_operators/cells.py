@@ -14,6 +14,8 @@ __all__ = ["FUNCTIONS"]
 
 def _product(x: Tensor, packed: PackedParams) -> Tensor:
     """The bias is the packed one."""
+    if isinstance(packed, fl.nn.Module):  # the weights of a dynamic layer
+        return packed(x)
     weight, bias = packed.unpack()
     if weight.dtype is fl.float16:
         return fl.nn.functional.linear(x, weight.float(), bias)

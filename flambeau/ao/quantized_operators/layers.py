@@ -49,6 +49,11 @@ class PackedParams:
         return self.layer.transposed
 
 
+def layer_of(packed: Any) -> Any:
+    """The layer of packed weights; of weight and bias as linear modules hold them."""
+    return (linear_prepack(*packed) if isinstance(packed, tuple) else packed).layer
+
+
 # ---------------------------------------------------------------------------------------------- linear
 
 
@@ -74,7 +79,7 @@ def linear_prepack_fp16(W: Tensor, B: Tensor | None = None) -> PackedParams:
 
 def _linear(post_op: str) -> Callable[..., Any]:
     def function(X: QuantizedTensor, W_prepack: PackedParams, Y_scale_i: float, Y_zero_point_i: int) -> QuantizedTensor:
-        return W_prepack.layer.on_grid(X, float(Y_scale_i), int(Y_zero_point_i), post_op)
+        return layer_of(W_prepack).on_grid(X, float(Y_scale_i), int(Y_zero_point_i), post_op)
 
     return function
 
@@ -87,20 +92,20 @@ def linear_leaky_relu(
 
 
 def _float_product(X: QuantizedTensor, packed: PackedParams, post_op: str = "none") -> Tensor:
-    operands = packed.layer.operands()
+    operands = layer_of(packed).operands()
     return fl._ops._int8_linear(X.int_repr(), X.q_scale(), X.q_zero_point(), *operands, 1.0, 0, None, post_op)
 
 
 def _dynamic(post_op: str) -> Callable[..., Any]:
     def function(X: Tensor, W_prepack: PackedParams, reduce_range: bool = False) -> Tensor:
-        return fl._ops._int8_linear_dynamic(X, *W_prepack.layer.operands(), reduce_range, False, post_op)
+        return fl._ops._int8_linear_dynamic(X, *layer_of(W_prepack).operands(), reduce_range, False, post_op)
 
     return function
 
 
 def _half(relu: bool) -> Callable[..., Any]:
     def function(X: Tensor, W_prepack: PackedParams) -> Tensor:
-        weight, bias = W_prepack.unpack()
+        weight, bias = unpack(W_prepack)
         values = functional.linear(X, weight.float(), bias)
         return values.relu() if relu else values
 
@@ -122,7 +127,7 @@ def _from_float(relu: bool) -> Callable[..., Any]:
 
 def unpack(packed: PackedParams) -> tuple[Any, Tensor | None]:
     """Weight and bias as they were before packing."""
-    return packed.unpack()
+    return packed if isinstance(packed, tuple) else packed.unpack()
 
 
 # ---------------------------------------------------------------------------------------------- convolutions
@@ -134,7 +139,7 @@ def _prepack(kind: Any, transposed: bool) -> Callable[..., Any]:
         output_padding, dilation, groups = rest if transposed else (0, *rest)
         n, out = weight.dim() - 2, weight.shape[1] * groups if transposed else weight.shape[0]
         channels = weight.shape[0] if transposed else weight.shape[1] * groups
-        spread = lambda v: tuple(v) * n if isinstance(v, (list, tuple)) and len(v) == 1 else v  # noqa: E731
+        spread: Any = lambda v: tuple(v) * n if isinstance(v, (list, tuple)) and len(v) == 1 else v  # noqa: E731
         settings = {"stride": spread(stride), "padding": spread(padding), "dilation": spread(dilation)}
         if transposed:
             settings["output_padding"] = spread(output_padding)
@@ -149,8 +154,8 @@ def _convolution(post_op: str) -> Callable[..., Any]:
     """`f(x, packed, scale, zero_point)`; an older form has the settings, which the packed weight knows, before the grid."""
 
     def function(qx: QuantizedTensor, packed_weight: PackedParams, *args: Any, **kwargs: Any) -> QuantizedTensor:
-        scale = kwargs.get("output_scale", args[-2] if len(args) > 1 else None)
-        zero_point = kwargs.get("output_zero_point", args[-1] if args else None)
+        scale: Any = kwargs.get("output_scale", args[-2] if len(args) > 1 else None)
+        zero_point: Any = kwargs.get("output_zero_point", args[-1] if args else None)
         return packed_weight.layer.on_grid(qx, float(scale), int(zero_point), post_op)
 
     return function
@@ -200,4 +205,3 @@ for _n in (1, 2, 3):
         FUNCTIONS[f"{_name}_unpack"] = unpack
         for _each in ("stride", "padding", "output_padding", "dilation", "groups", "transpose"):
             FUNCTIONS[f"{_name}_{_each}"] = _setting(_each)
-

@@ -63,4 +63,4 @@ class ConvAddReLU2d(_FusedModule):
         return self.relu(self.add(self[0](x1), x2))
 
 
-__getattr__ = absent.names_of(__name__)
+__getattr__ = absent.names_of(__name__, "modules qat quantized")

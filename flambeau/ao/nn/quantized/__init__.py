@@ -6,4 +6,4 @@ from flambeau._compat import absent
 from flambeau.ao.nn.quantized.modules import *  # noqa: F403
 from flambeau.ao.nn.quantized.modules import __all__  # noqa: F401
 
-__getattr__ = absent.names_of(__name__)
+__getattr__ = absent.names_of(__name__, "dynamic functional reference")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from flambeau.ao.quantization.quant_type import QuantType, _get_quant_type_to_str, _quant_type_from_str
 
@@ -31,14 +31,11 @@ def _from_entry(entry: Any) -> Any:
     from flambeau.ao.quantization.backend_config import BackendConfig
     from flambeau.ao.quantization.qconfig_mapping import QConfigMapping
 
-    kinds = (QConfigMapping, None, PrepareCustomConfig, BackendConfig)
-    key, *rest = entry
-    return key, StandaloneModuleConfigEntry(
-        *(
-            kind.from_dict(value) if kind is not None and isinstance(value, dict) else value
-            for kind, value in zip(kinds, rest, strict=True)
-        )
-    )
+    key, mapping, inputs, custom, backend = entry
+    mapping = QConfigMapping.from_dict(mapping) if isinstance(mapping, dict) else mapping
+    custom = PrepareCustomConfig.from_dict(custom) if isinstance(custom, dict) else custom
+    backend = BackendConfig.from_dict(backend) if isinstance(backend, dict) else backend
+    return key, StandaloneModuleConfigEntry(mapping, inputs, custom, backend)
 
 
 def _to_entry(key: Any, entry: StandaloneModuleConfigEntry) -> tuple[Any, ...]:
@@ -50,9 +47,9 @@ class _Custom:
     """Fields with a setter each, to and from a dict."""
 
     # Keys of the dict: of plain fields, of tables by kind of quantization, and of standalone modules.
-    _PLAIN: dict[str, str] = {PRESERVED_ATTRIBUTES_DICT_KEY: "preserved_attributes"}
-    _BY_TYPE: dict[str, str] = {}
-    _STANDALONE: dict[str, str] = {}
+    _PLAIN: ClassVar[dict[str, str]] = {PRESERVED_ATTRIBUTES_DICT_KEY: "preserved_attributes"}
+    _BY_TYPE: ClassVar[dict[str, str]] = {}
+    _STANDALONE: ClassVar[dict[str, str]] = {}
 
     preserved_attributes: list[str]
 
@@ -94,15 +91,15 @@ def flat_classes(by_type: dict[QuantType, dict[Any, Any]]) -> dict[Any, Any]:
 class PrepareCustomConfig(_Custom):
     """For `prepare_fx` and `prepare_qat_fx`."""
 
-    _PLAIN = {
+    _PLAIN: ClassVar = {
         NON_TRACEABLE_MODULE_NAME_DICT_KEY: "non_traceable_module_names",
         NON_TRACEABLE_MODULE_CLASS_DICT_KEY: "non_traceable_module_classes",
         INPUT_QUANTIZED_INDEXES_DICT_KEY: "input_quantized_indexes",
         OUTPUT_QUANTIZED_INDEXES_DICT_KEY: "output_quantized_indexes",
         PRESERVED_ATTRIBUTES_DICT_KEY: "preserved_attributes",
     }
-    _BY_TYPE = {FLOAT_TO_OBSERVED_DICT_KEY: "float_to_observed_mapping"}
-    _STANDALONE = {
+    _BY_TYPE: ClassVar = {FLOAT_TO_OBSERVED_DICT_KEY: "float_to_observed_mapping"}
+    _STANDALONE: ClassVar = {
         STANDALONE_MODULE_NAME_DICT_KEY: "standalone_module_names",
         STANDALONE_MODULE_CLASS_DICT_KEY: "standalone_module_classes",
     }
@@ -161,7 +158,7 @@ class PrepareCustomConfig(_Custom):
 class ConvertCustomConfig(_Custom):
     """For `convert_fx`."""
 
-    _BY_TYPE = {OBSERVED_TO_QUANTIZED_DICT_KEY: "observed_to_quantized_mapping"}
+    _BY_TYPE: ClassVar = {OBSERVED_TO_QUANTIZED_DICT_KEY: "observed_to_quantized_mapping"}
 
     def __init__(self) -> None:
         self.observed_to_quantized_mapping: dict[QuantType, dict[Any, Any]] = {}

@@ -74,3 +74,7 @@ for _name, _schema in _SCHEMAS.items():
     _function = arithmetic.FUNCTIONS[_name.partition(".")[0]]
     quantized_decomposed_lib.impl(_name, _function, "CompositeExplicitAutograd")
     fl.library.register_fake(f"quantized_decomposed::{_name}", _fake(_function), lib=quantized_decomposed_lib)
+
+
+def register_operators() -> None:
+    """For those who ask for the namespace first: importing this module has registered them."""

@@ -13,8 +13,8 @@ from flambeau import Tensor, _ops
 from flambeau._compat import absent
 from flambeau.ao.nn.quantized import modules as quantized
 from flambeau.ao.nn.quantized.modules.base import observed_weight, quantized_weight
-from flambeau.ao.quantized_tensor import quantize_per_tensor_dynamic
-from flambeau.ao.quantized_types import float_or_quantized, quint8
+from flambeau.ao.quantized_tensor import Grid, channel_grid, quantize_per_tensor_dynamic
+from flambeau.ao.quantized_types import float_or_quantized, qint8, quint8
 from flambeau.nn.modules.module import Module
 from flambeau.nn.modules.rnn import RNNBase
 
@@ -41,11 +41,31 @@ class _Weights(Module):
 
                 observer = default_weight_observer()
             observer(weight)
-            held = quantized_weight(weight, observer)
-            self.register_buffer("weight", held.int_repr())
-            self.register_buffer("scale", fl.as_tensor(held._grid.scale, dtype=fl.float32).reshape(-1))
-            self.register_buffer("zero_point", fl.as_tensor(held._grid.zero_point).to(fl.int32).reshape(-1))
+            for name in ("weight", "scale", "zero_point"):
+                self.register_buffer(name, None)
+            self._hold(quantized_weight(weight, observer))
         self.register_buffer("bias", None if bias is None else bias.detach().clone())
+
+    def _hold(self, weight: Any) -> None:
+        self.weight = weight.int_repr()
+        self.scale = fl.as_tensor(weight._grid.scale, dtype=fl.float32).reshape(-1)
+        self.zero_point = fl.as_tensor(weight._grid.zero_point).to(fl.int32).reshape(-1)
+
+    def held(self) -> Any:
+        """The weight as a quantized tensor, or in half precision."""
+        if self.dtype is fl.float16:
+            return self.weight
+        if self.scale.numel() == 1:
+            return Grid(qint8, float(self.scale), int(self.zero_point)).hold(self.weight)
+        return channel_grid(qint8, self.scale, self.zero_point.long(), 0).hold(self.weight)
+
+    def set(self, weight: Any, bias: Tensor | None) -> None:
+        """Another weight, as `held` has it, and bias."""
+        if self.dtype is fl.float16:
+            self.weight = weight.detach().half()
+        else:
+            self._hold(weight)
+        self.bias = bias
 
     def dequantized(self) -> Tensor:
         if self.dtype is fl.float16:
@@ -164,11 +184,22 @@ def _weight_dtype(mod: Any) -> Any:
     return None if config is None else float_or_quantized(config.weight().dtype)
 
 
+def _taken_over(cls: Any, mod: Any) -> Any:
+    """The quantized form of a float module, without one of random weights first."""
+    layer = cls.__new__(cls)
+    Module.__init__(layer)
+    layer._take_over(mod, _weight_dtype(mod))
+    return layer
+
+
 class _Recurrent(_Shown):
     """What LSTM and GRU share: layers, directions, and the order of the input."""
 
-    def __init__(self, mod: RNNBase, dtype: Any) -> None:
+    def __init__(self, *sizes: Any, dtype: Any = qint8, **settings: Any) -> None:
         super().__init__()
+        self._take_over(getattr(fl.nn, type(self).__name__)(*sizes, **settings), dtype)
+
+    def _take_over(self, mod: RNNBase, dtype: Any) -> None:
         if getattr(mod, "proj_size", 0):
             raise NotImplementedError("[quantize_dynamic] expected recurrent layers without projections, got one with")
         for name in ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional"):
@@ -185,7 +216,24 @@ class _Recurrent(_Shown):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        return cls(mod, _weight_dtype(mod))
+        return _taken_over(cls, mod)
+
+    def _places(self) -> list[tuple[str, int]]:
+        """The ends of the names of weights and biases, and their places among all."""
+        ends = [f"{part}_l{layer}{end}" for layer in range(self.num_layers) for end in ("", "_reverse")[: self.directions]
+                for part in ("ih", "hh")]  # fmt: skip
+        return [(name, i) for i, name in enumerate(ends)]
+
+    def get_weight(self) -> dict[str, Any]:
+        return {f"weight_{name}": self._all_weight_values[i].held() for name, i in self._places()}
+
+    def get_bias(self) -> dict[str, Any]:
+        return {f"bias_{name}": self._all_weight_values[i].bias for name, i in self._places()}
+
+    def set_weight_bias(self, weight_bias_dict: dict[str, Any]) -> None:
+        """Other weights and biases, by the names that `get_weight` and `get_bias` have for them."""
+        for name, i in self._places():
+            self._all_weight_values[i].set(weight_bias_dict[f"weight_{name}"], weight_bias_dict[f"bias_{name}"])
 
     def cell(self, inputs: Tensor, state: list[Tensor], hidden: Module) -> list[Tensor]:
         """The state after one step, the output first."""
@@ -271,8 +319,11 @@ class GRU(_Recurrent):
 class _Cell(_Shown):
     """What single steps of recurrent layers share: two matrices."""
 
-    def __init__(self, mod: Any, dtype: Any = None) -> None:
+    def __init__(self, *sizes: Any, dtype: Any = qint8, **settings: Any) -> None:
         super().__init__()
+        self._take_over(getattr(fl.nn, type(self).__name__)(*sizes, **settings), dtype)
+
+    def _take_over(self, mod: Any, dtype: Any) -> None:
         self.input_size, self.hidden_size, self.bias = mod.input_size, mod.hidden_size, mod.bias
         self.weight_dtype = float_or_quantized(dtype)
         self._packed_weight_ih = _Weights(mod.weight_ih, mod.bias_ih, self.weight_dtype)
@@ -281,7 +332,27 @@ class _Cell(_Shown):
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        return cls(mod, _weight_dtype(mod))
+        return _taken_over(cls, mod)
+
+    @property
+    def bias_ih(self) -> Any:
+        return self._packed_weight_ih.bias
+
+    @property
+    def bias_hh(self) -> Any:
+        return self._packed_weight_hh.bias
+
+    def get_weight(self) -> dict[str, Any]:
+        return {f"weight_{part}": getattr(self, f"_packed_weight_{part}").held() for part in ("ih", "hh")}
+
+    def get_bias(self) -> dict[str, Any]:
+        return {"bias_ih": self.bias_ih, "bias_hh": self.bias_hh}
+
+    def set_weight_bias(self, weight_bias_dict: dict[str, Any]) -> None:
+        """Other weights and biases, by the names that `get_weight` and `get_bias` have for them."""
+        for part in ("ih", "hh"):
+            weights = getattr(self, f"_packed_weight_{part}")
+            weights.set(weight_bias_dict[f"weight_{part}"], weight_bias_dict[f"bias_{part}"])
 
     def _state(self, input: Tensor, hx: Any) -> Any:
         return input.new_zeros(input.shape[0], self.hidden_size) if hx is None else hx

@@ -48,6 +48,13 @@ class _ConvNd(WeightedQuantizedModule):
             layer.groups, layer.bias is not None, layer.padding_mode,
         )  # fmt: skip
 
+    @property
+    def _packed_params(self) -> Any:
+        """What functions of `ops.quantized` take."""
+        from flambeau.ao.quantized_operators.layers import PackedParams
+
+        return PackedParams(self)
+
     def packed(self, weight: Tensor) -> Tensor:
         return _ops._int8_convolution_pack(weight, self.groups)
 

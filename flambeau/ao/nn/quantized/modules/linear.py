@@ -96,7 +96,15 @@ class Linear(WeightedQuantizedModule):
         """The result on another grid than the layer's, with an activation or sum behind the product."""
         integers = x.int_repr()
         result = _ops._int8_linear(
-            integers, x.q_scale(), x.q_zero_point(), *self.operands(), scale, zero_point, integers.dtype, post_op, *other
+            integers,
+            x.q_scale(),
+            x.q_zero_point(),
+            *self.operands(),
+            scale,
+            zero_point,
+            integers.dtype,
+            post_op,
+            *other,
         )
         return Grid(x.dtype, scale, zero_point).hold(result)
 

@@ -47,22 +47,44 @@ class _Normalization(OnGrid):
         return f"Quantized{type(self).__name__}"
 
 
-def _with_float(name: str, kind: Any, doc: str) -> Any:
-    """The quantized form of a float normalisation, which it is a subclass of."""
+def _batch_norm(self: Any, values: Any) -> Any:
+    """By the running statistics, whatever the mode of the module."""
+    return fl.nn.functional.batch_norm(
+        values, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
+    )
 
-    def __init__(self: Any, *args: Any, scale: float = 1.0, zero_point: int = 0, **kwargs: Any) -> None:
-        kind.__init__(self, *args, **kwargs)
+
+def _with_float(name: str, kind: Any, doc: str, sizes: int = 1) -> Any:
+    """The quantized form of a float normalisation, which it is a subclass of.
+
+    Constructed with `sizes` arguments, then weight, bias, scale and zero point (not those of batch norms), then other settings.
+    """
+    is_batch = "BatchNorm" in name
+
+    def __init__(
+        self: Any, *args: Any, weight: Any = None, bias: Any = None, scale: float = 1.0, zero_point: int = 0, **kwargs: Any
+    ) -> None:  # fmt: skip
+        before: Any = args
+        after: Any = ()
+        if not is_batch and len(args) > sizes:
+            before, given, after = args[:sizes], args[sizes : sizes + 4], args[sizes + 4 :]
+            weight, bias, scale, zero_point = (*given, *(weight, bias, scale, zero_point)[len(given) :])
+        kind.__init__(self, *before, *after, **kwargs)
+        if not is_batch:
+            self.weight, self.bias = (
+                None if part is None else fl.nn.Parameter(part.detach(), requires_grad=False) for part in (weight, bias)
+            )
         self.scale, self.zero_point = float(scale), int(zero_point)
 
     body = {
         "__init__": __init__, "__doc__": doc, "_FLOAT_MODULE": kind, "extra_repr": kind.extra_repr, "__module__": __name__,
-        "__qualname__": name,
+        "__qualname__": name, **({"compute": _batch_norm} if is_batch else {}),
     }  # fmt: skip
     return type(name, (_Normalization, kind), body)
 
 
 LayerNorm = _with_float("LayerNorm", fl.nn.LayerNorm, "Layer normalisation.")
-GroupNorm = _with_float("GroupNorm", fl.nn.GroupNorm, "Group normalisation.")
+GroupNorm = _with_float("GroupNorm", fl.nn.GroupNorm, "Group normalisation.", 2)
 InstanceNorm1d = _with_float("InstanceNorm1d", fl.nn.InstanceNorm1d, "Instance normalisation of sequences.")
 InstanceNorm2d = _with_float("InstanceNorm2d", fl.nn.InstanceNorm2d, "Instance normalisation of images.")
 InstanceNorm3d = _with_float("InstanceNorm3d", fl.nn.InstanceNorm3d, "Instance normalisation of volumes.")
