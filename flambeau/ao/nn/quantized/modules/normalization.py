@@ -68,7 +68,8 @@ def _with_float(name: str, kind: Any, doc: str, sizes: int = 1) -> Any:
         after: Any = ()
         if not is_batch and len(args) > sizes:
             before, given, after = args[:sizes], args[sizes : sizes + 4], args[sizes + 4 :]
-            weight, bias, scale, zero_point = (*given, *(weight, bias, scale, zero_point)[len(given) :])
+            parts: list[Any] = [*given, *(weight, bias, scale, zero_point)[len(given) :]]
+            weight, bias, scale, zero_point = parts
         kind.__init__(self, *before, *after, **kwargs)
         if not is_batch:
             self.weight, self.bias = (
