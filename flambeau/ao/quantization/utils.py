@@ -72,20 +72,20 @@ def get_qparam_dict(observer_or_fake_quant: Any) -> dict[str, Any]:
     """Scheme, dtype, grid and range that an observer chose."""
     observer = observer_or_fake_quant
     qscheme = getattr(observer, "qscheme", None)
-    found: dict[str, Any] = {"qscheme": qscheme, "dtype": observer.dtype}
+    qparams: dict[str, Any] = {"qscheme": qscheme, "dtype": observer.dtype}
     if not qscheme:
-        return found
+        return qparams
     if is_per_tensor(qscheme):
-        found["qscheme"] = per_tensor_affine
+        qparams["qscheme"] = per_tensor_affine
     elif qscheme is per_channel_symmetric:
-        found["qscheme"] = per_channel_affine
+        qparams["qscheme"] = per_channel_affine
     if is_per_channel(qscheme):
-        found["axis"] = observer.ch_axis
-    found["scale"], found["zero_point"] = observer.calculate_qparams()
+        qparams["axis"] = observer.ch_axis
+    qparams["scale"], qparams["zero_point"] = observer.calculate_qparams()
     for name in ("quant_min", "quant_max"):
         if hasattr(observer, name):
-            found[name] = getattr(observer, name)
-    return found
+            qparams[name] = getattr(observer, name)
+    return qparams
 
 
 def check_min_max_valid(min_val: Tensor, max_val: Tensor) -> bool:
@@ -275,13 +275,13 @@ def _normalize_kwargs(func: Callable[..., Any], loc: dict[str, Any]) -> dict[str
 def get_fqn_to_example_inputs(model: Module, example_inputs: tuple[Any, ...]) -> dict[str, tuple[Any, ...]]:
     """The positional arguments that each submodule gets when the model runs on examples."""
     names = {id(module): name for name, module in model.named_modules()}
-    found: dict[str, tuple[Any, ...]] = {}
+    inputs: dict[str, tuple[Any, ...]] = {}
     handles = []
 
     def note(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         bound = inspect.signature(module.forward).bind_partial(*args, **kwargs)
         bound.apply_defaults()
-        found[names[id(module)]] = (*bound.args, *bound.kwargs.values())
+        inputs[names[id(module)]] = (*bound.args, *bound.kwargs.values())
 
     try:
         for module in model.modules():
@@ -290,4 +290,4 @@ def get_fqn_to_example_inputs(model: Module, example_inputs: tuple[Any, ...]) ->
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return inputs

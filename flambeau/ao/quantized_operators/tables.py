@@ -101,13 +101,13 @@ def _bag(rows: Callable[[Any, Tensor], Tensor], pruned: Callable[[Any], Any] | N
         flat = indices.reshape(-1).long()
         if pruned_weights and compressed_indices_mapping is not None and compressed_indices_mapping.numel() > 1:
             flat = compressed_indices_mapping.long()[flat]
-        kept = flat >= 0
-        found = rows(weight, flat.clamp(min=0)) * kept.unsqueeze(-1)
+        is_present = flat >= 0
+        values = rows(weight, flat.clamp(min=0)) * is_present.unsqueeze(-1)
         where = fl.arange(flat.numel()).reshape(indices.shape)
         if offsets is not None:
             offsets = offsets.long()
         return fl.nn.functional.embedding_bag(
-            where, found, offsets, mode=_MODES[mode], per_sample_weights=per_sample_weights,
+            where, values, offsets, mode=_MODES[mode], per_sample_weights=per_sample_weights,
             include_last_offset=include_last_offset,
         )  # fmt: skip
 

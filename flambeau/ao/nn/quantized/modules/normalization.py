@@ -67,8 +67,8 @@ def _with_float(name: str, kind: Any, doc: str, sizes: int = 1) -> Any:
         before: Any = args
         after: Any = ()
         if not is_batch and len(args) > sizes:
-            before, given, after = args[:sizes], args[sizes : sizes + 4], args[sizes + 4 :]
-            parts: list[Any] = [*given, *(weight, bias, scale, zero_point)[len(given) :]]
+            before, named, after = args[:sizes], args[sizes : sizes + 4], args[sizes + 4 :]
+            parts: list[Any] = [*named, *(weight, bias, scale, zero_point)[len(named) :]]
             weight, bias, scale, zero_point = parts
         kind.__init__(self, *before, *after, **kwargs)
         if not is_batch:
