@@ -40,6 +40,8 @@ ALLOWED = {
     "flambeau/_dynamo/arrays.py": "functions of NumPy, by the operators of Python",
     "flambeau/_inductor/cpp.py": "nodes of expressions, as ops/expr.py has them",
     "flambeau/_inductor/triton_math.py": "nodes of expressions, as ops/expr.py has them",
+    "flambeau/ao/quantized_operators/elementwise.py": "functions of quantized tensors, which this defines",
+    "flambeau/ao/quantized_operators/tables.py": "values of the argument `mode`",
     "flambeau/backends/reference/scalar.py": "nodes of expressions, as ops/expr.py has them",
     "flambeau/backends/c99.py": "nodes of expressions, as ops/expr.py has them",
     "flambeau/backends/primitives.py": "the kernels of a device, which are registered by name",

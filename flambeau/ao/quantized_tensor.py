@@ -357,7 +357,7 @@ def _call(func: Any, name: str, x: QuantizedTensor, args: Any, kwargs: Any) -> A
     grid, whole = x._grid, x.int_repr()
     if name == "detach" or name in tags.functions("copy"):
         return grid.hold(func(whole, *args, **kwargs))
-    if name == "empty_like" and "dtype" not in kwargs:
+    if func is fl.empty_like and "dtype" not in kwargs:
         return grid.hold(func(whole, *args, **kwargs))
     if name == "to" and all(isinstance(a, (fl.device, str)) for a in args) and "dtype" not in kwargs:
         return grid.hold(whole.to(*args, **kwargs))
