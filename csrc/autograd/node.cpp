@@ -336,7 +336,7 @@ Ref<Node> grad_fn_of(const Tensor& t) {
   if (!m) return {};
   if (outdated(t, *m)) {
     FL_CHECK(!m->multi_view,
-             "[autograd] expected a view whose base was not written to, got one of several: this view is "
+             "[autograd] expected a view whose base was not written to, got one of several: This view is "
              "the output of a function that returns multiple views, and its base or another view of its "
              "base has been modified inplace; write to a clone() or use the single-view form");
     Ref<AsStridedView> node(new AsStridedView(Geometry(t, m->base)));
@@ -385,19 +385,19 @@ void check_inplace(const Tensor& t, const char* op, bool tracked) {
            "Variable that requires grad is being "
            "used in an in-place operation; wrap the write in no_grad() or work on a clone()");
   if (m->base.defined()) {
-    FL_CHECK(!(m->base.requires_grad() && is_leaf(m->base)), "[", op,
-             "] expected a tensor that may be written in place, got a view: a view of a leaf Variable that "
-             "requires grad is being used in an "
-             "in-place operation; wrap the write in no_grad() or work on a clone()");
     FL_CHECK(!(m->multi_view && (tracked || m->requires_grad || m->base.requires_grad())), "[", op,
-             "] expected a view that may be written in place, got one of several: this view is the output of "
+             "] expected a view that may be written in place, got one of several: This view is the output of "
              "a function that returns multiple "
              "views, which do not allow the output views to be modified inplace; write to a clone() or use "
              "the single-view form");
     FL_CHECK(!m->view_in_no_grad, "[", op,
-             "] expected a view that may be written in place, got one made without grad mode: a view was "
+             "] expected a view that may be written in place, got one made without grad mode: A view was "
              "created in no_grad mode and is being "
              "modified inplace with grad mode enabled; make the view in the mode you write in");
+    FL_CHECK(!(m->base.requires_grad() && is_leaf(m->base)), "[", op,
+             "] expected a tensor that may be written in place, got a view: a view of a leaf Variable that "
+             "requires grad is being used in an "
+             "in-place operation; wrap the write in no_grad() or work on a clone()");
   }
 }
 
@@ -569,9 +569,10 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) {
 Tensor SavedTensor::unpack(Node* owner, const std::string& op) const {
   if (!defined_) return {};
   FL_CHECK(!released_, "[backward] expected the saved tensors of ", op,
-           " to be there, got a graph that was freed: trying to backward through the graph a second time (or "
+           " to be there, got a graph that was freed: Trying to backward through the graph a second time (or "
            "to access saved tensors after they "
-           "were freed); specify retain_graph=True if you need to backward through the graph a second time");
+           "have already been freed); Specify retain_graph=True if you need to backward through the graph a "
+           "second time");
   Tensor out = packed_ ? unpack_hook(packed_) : data_;
   if (out.defined()) check_stored(op.c_str(), out);
   if (!packed_) {

@@ -178,7 +178,7 @@ struct PyHook final : autograd::Hook {
                       "[hook] expected a post accumulate grad hook to return None, got ",
                       std::string(Py_TYPE(result.get())->tp_name));
         FL_CHECK(result.get() == Py_None,
-                 "[hook] expected None, got a Tensor: Tensor post accumulate grad hooks should return None");
+                 "[hook] expected None, got a Tensor: Tensor post accumulate grad hooks should return None.");
         return;
       }
       case Pre: {
@@ -598,6 +598,8 @@ int set_grad(PyObject* self, PyObject* value, void*) {
       return 0;
     }
     FL_CHECK_KIND(is_tensor(value), Type, "[grad] expected a Tensor or None, got ",
+                  std::string(Py_TYPE(value)->tp_name),
+                  ": assigned grad expected to be a Tensor or None but got grad of type ",
                   std::string(Py_TYPE(value)->tp_name));
     FL_CHECK(value != self, "[grad] expected another tensor than the one it belongs to, got itself");
     const Tensor g = unwrap(value);
@@ -643,6 +645,9 @@ int set_data(PyObject* self, PyObject* value, void*) {
                   std::string(value ? Py_TYPE(value)->tp_name : "a deletion"));
     TensorImpl* to = impl_of(self);
     const TensorImpl* from = impl_of(value);
+    FL_CHECK(!autograd::wants_grad(unwrap(self)) || is_floating(from->dtype) || is_complex(from->dtype),
+             "[data] expected data that can have a gradient, as the tensor requires one, got another dtype"
+             ": data set to a tensor that requires gradients must be floating point or complex dtype");
     to->storage = from->storage;
     to->offset = from->offset;
     to->sizes = from->sizes;

@@ -154,8 +154,9 @@ struct SpentBackward final : Node {
   std::vector<Tensor> apply(std::vector<Tensor>&&) override {
     fail(
         ErrorKind::Runtime, "[backward] expected the saved tensors of ", name_,
-        " to be there, got a graph that was freed: trying to backward through the graph a second time (or to "
-        "access saved tensors after they were freed); specify retain_graph=True if you need to backward "
+        " to be there, got a graph that was freed: Trying to backward through the graph a second time (or to "
+        "access saved tensors after they have already been freed); Specify retain_graph=True if you need to "
+        "backward "
         "through the graph a second time");
   }
 

@@ -183,7 +183,10 @@ def grad(
     (tensor(6.),)
     """
     if materialize_grads and allow_unused is False:
-        raise ValueError("[grad] expected allow_unused to be True or not passed with materialize_grads=True, got False")
+        raise ValueError(
+            "[grad] expected no allow_unused=False with materialize_grads=True, got it: Expected allow_unused to be True or not passed "
+            "when materialize_grads=True"
+        )
     if allow_unused is None:
         allow_unused = materialize_grads
     if not only_inputs:
@@ -216,7 +219,8 @@ def grad(
 
         if any(g is None and not isinstance(x, Tensor) for g, x in zip(gradients, wanted)):
             raise RuntimeError(
-                "[grad] expected inputs that are Tensors with materialize_grads=True, got a GradientEdge"
+                "[grad] expected inputs that are Tensors with materialize_grads=True, got a GradientEdge: "
+                "materialize_grads cannot be used when the given input is a GradientEdge"
             )
         gradients = tuple(
             fl.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in zip(gradients, wanted)

@@ -39,7 +39,9 @@ def enter_dual_level() -> int:
     """Begins a level. They cannot be nested."""
     global _current_level
     if _current_level >= 0:
-        raise RuntimeError("[enter_dual_level] expected no level to be entered: nested forward mode is not supported")
+        raise RuntimeError(
+            "[enter_dual_level] expected no level to be entered, got a second one: Nested forward mode AD is not supported at the moment"
+        )
     _current_level = 0
     return 0
 
@@ -62,11 +64,25 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     """The tensor with a tangent, for the level that is entered."""
     _check_level("make_dual")
     if not (tensor.is_floating_point() or tensor.is_complex()):
-        raise ValueError(f"[make_dual] expected a floating point or complex tensor, got {tensor.dtype}")
+        raise ValueError(
+            f"[make_dual] expected a floating point or complex tensor, got {tensor.dtype}: Expected primal to be floating point or "
+            f"complex, but got: {tensor.dtype}"
+        )
+    if not (tangent.is_floating_point() or tangent.is_complex()):
+        raise ValueError(
+            f"[make_dual] expected a floating point or complex tangent, got {tangent.dtype}: Expected tangent to be floating point or "
+            f"complex, but got: {tangent.dtype}"
+        )
+    if any(dual.dual is tangent for dual in _duals):
+        raise RuntimeError(
+            "[make_dual] expected a tangent without a tangent, got a dual tensor: Using a forward gradient that has a forward gradient "
+            "at the same level is not supported"
+        )
     if tensor.shape != tangent.shape or tensor.dtype != tangent.dtype:
         raise RuntimeError(
             f"[make_dual] expected a tangent like the tensor, {tuple(tensor.shape)} of {tensor.dtype}, got "
-            f"{tuple(tangent.shape)} of {tangent.dtype}"
+            f"{tuple(tangent.shape)} of {tangent.dtype}: Trying to set a forward gradient that has a different size than that of the "
+            "original Tensor, this is not supported."
         )
     with fl.enable_grad():
         root = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()

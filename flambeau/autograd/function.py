@@ -197,11 +197,17 @@ class Function(metaclass=FunctionMeta):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = type(self).__name__
-        raise RuntimeError(f"[{name}] expected {name}.apply(...), got a call of an instance")
+        raise RuntimeError(
+            f"[{name}] expected {name}.apply(...), got a call of an instance: Legacy autograd function with non-static forward method "
+            "is deprecated. Please use new-style autograd function with static forward method."
+        )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("[Function] expected a subclass with a static method forward, got none")
+        raise NotImplementedError(
+            "[Function] expected a subclass with a static method forward, got none: You must implement the forward function for custom "
+            "autograd.Function."
+        )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
@@ -209,13 +215,19 @@ class Function(metaclass=FunctionMeta):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        raise NotImplementedError("[Function] expected a static method backward or vjp to go backward, got neither")
+        raise NotImplementedError(
+            "[Function] expected a static method backward or vjp to go backward, got neither: You must implement either the backward or "
+            "vjp method for your custom autograd.Function to use it with backward mode AD."
+        )
 
     vjp = backward
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        raise NotImplementedError("[Function] expected a static method jvp for forward mode, got none")
+        raise NotImplementedError(
+            "[Function] expected a static method jvp for forward mode, got none: You must implement the jvp function for custom "
+            "autograd.Function to use it with forward mode AD."
+        )
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
@@ -228,7 +240,10 @@ class Function(metaclass=FunctionMeta):
         own_backward = cls.backward is not Function.backward
         own_vjp = cls.vjp is not Function.vjp
         if own_backward and own_vjp and cls.backward is not cls.vjp:
-            raise RuntimeError(f"[{cls.__name__}] expected backward or vjp, got both")
+            raise RuntimeError(
+                f"[{cls.__name__}] expected backward or vjp, got both: Implementing both 'backward' and 'vjp' for a custom Function is "
+                "not allowed. You should only implement one of them."
+            )
         return cls.vjp if own_vjp and not own_backward else cls.backward
 
     @classmethod

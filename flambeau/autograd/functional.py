@@ -100,8 +100,8 @@ _DOUBLE = "The jacobian of the user-provided function is independent of input"
 def _check_v(v: Any, like: tuple[Tensor, ...], where: str) -> tuple[Tensor, ...]:
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
-            what = "output of" if where == "vjp" else "input to"
-            words = f"The vector v can only be None if the {what} the user-provided function is a single Tensor with a single element."
+            what = "user-provided function returns" if where == "vjp" else "input to the user-provided function is"
+            words = f"The vector v can only be None if the {what} a single Tensor with a single element."
             raise RuntimeError(
                 f"[{where}] expected v unless there is a single tensor of one element, got None: {words}"
             )

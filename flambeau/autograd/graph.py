@@ -115,7 +115,9 @@ def register_multi_grad_hook(
     """Calls fn once a backward has computed the gradients of all the tensors (mode "all": with the list of them) or of
     the first of them (mode "any": with that one)."""
     if mode not in ("all", "any"):
-        raise ValueError(f"[register_multi_grad_hook] expected mode 'all' or 'any', got {mode!r}")
+        raise ValueError(
+            f"[register_multi_grad_hook] expected mode 'all' or 'any', got {mode!r}: Expects mode to be one of ('all', 'any') but got {mode}"
+        )
     lock = threading.Lock()
     by_thread: dict[int, list[Any]] = {}  # by thread: gradients of the backward that runs
 

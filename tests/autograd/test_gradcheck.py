@@ -79,3 +79,20 @@ def test_backwards_that_vmap_cannot_follow(x):
     assert gradcheck(fl.sin, x, check_batched_grad=True) and gradcheck(Branching.apply, x)
     with pytest.raises(GradcheckError, match="batched gradient"):
         gradcheck(Branching.apply, x, check_batched_grad=True)
+
+
+def test_data_and_tangents_that_cannot_have_derivatives(x):
+    with pytest.raises(RuntimeError, match="floating point or complex dtype"):
+        x.data = fl.ones(2, dtype=fl.int64)
+    with fl.autograd.forward_ad.dual_level():
+        dual = fl.autograd.forward_ad.make_dual(x.detach(), fl.ones_like(x))
+        with pytest.raises(RuntimeError, match="at the same level"):
+            fl.autograd.forward_ad.make_dual(x.detach(), dual)
+        with pytest.raises(ValueError, match="tangent to be floating point"):
+            fl.autograd.forward_ad.make_dual(x.detach(), fl.ones(2, dtype=fl.int64))
+
+
+def test_writes_to_one_of_several_views_say_so():
+    leaf = fl.ones(2, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="This view is the output of"):
+        leaf.unbind()[0].add_(1)
