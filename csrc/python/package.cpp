@@ -264,6 +264,22 @@ PyObject* package_names(PyObject*, PyObject* o) {
   });
 }
 
+// _package_samples(package): for each plan, tensors like those that it was recorded with, on meta.
+PyObject* package_samples(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    Object lists = own(PyList_New(0));
+    for (const auto& inputs : package_of(o).samples()) {
+      Object list = own(PyList_New(0));
+      for (const compiled::InputSpec& input : inputs) {
+        const Tensor like = empty(input.sizes, {input.dtype, Device{DeviceType::Meta}});
+        check(PyList_Append(list.get(), own(wrap(like)).get()));
+      }
+      check(PyList_Append(lists.get(), list.get()));
+    }
+    return lists.release();
+  });
+}
+
 // _package_operators(package): names of the operators that runs call.
 PyObject* package_operators(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
@@ -277,6 +293,7 @@ PyObject* package_operators(PyObject*, PyObject* o) {
 PyMethodDef functions[] = {
     {"_package_operators", package_operators, METH_O, nullptr},
     {"_package_names", package_names, METH_O, nullptr},
+    {"_package_samples", package_samples, METH_O, nullptr},
     {"_group_plans", group_plans, METH_O, nullptr},
     {"_uncovered", uncovered, METH_VARARGS, nullptr},
     {"_program_constants", program_constants, METH_O, nullptr},

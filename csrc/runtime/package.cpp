@@ -109,6 +109,15 @@ std::vector<std::string> Package::operators() const {
   return {names.begin(), names.end()};
 }
 
+std::vector<std::vector<compiled::InputSpec>> Package::samples() const {
+  std::vector<std::vector<compiled::InputSpec>> lists;
+  for (const PlanVariant& variant : plan_.variants) {
+    const std::vector<compiled::InputSpec>& inputs = variant.plan.model->inputs;
+    lists.emplace_back(inputs.begin() + plan_.input_constants, inputs.end());
+  }
+  return lists;
+}
+
 std::vector<Tensor> Package::constant_tensors() const {
   return *std::atomic_load(&constants_);
 }

@@ -40,6 +40,8 @@ class Package {
   const std::string& metadata() const { return metadata_; }
   // Names of the operators that runs call.
   std::vector<std::string> operators() const;
+  // Inputs that it was recorded with, one list for each plan.
+  std::vector<std::vector<compiled::InputSpec>> samples() const;
   // The instruction set that the kernels are for; empty where there are none.
   std::string instruction_set() const { return kernels_ ? kernels_->instruction_set() : std::string(); }
 

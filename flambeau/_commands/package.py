@@ -13,7 +13,8 @@ EPILOG = """The factory takes no arguments. It returns an exported program, or a
 or with the sizes that may vary besides, (module, args, dynamic_shapes), as torch.export.export takes them.
 
 An output that ends in .so is a library with a C header beside it. It holds the model and the kernels that it calls, and needs
-nothing but the system's C library.
+nothing but the system's C library. `flambeau package --runtime a.pt2 b.pt2 -o libflambeau.so` writes a runtime that has the kernels
+of these packages alone.
 
 example: flambeau package model.py:make -o model.pt2
 """
@@ -48,11 +49,26 @@ def exported(program: Any) -> Any:
     return export(model.eval(), tuple(args), dynamic_shapes=shapes[0] if shapes else None)
 
 
+def _compile(parser: argparse.ArgumentParser, model: str, output: str) -> None:
+    try:
+        place = factory(model)
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"argument model: {error}")
+    import flambeau.as_torch  # noqa: F401  models are written for PyTorch's name
+    from flambeau._inductor.package import compile_package, compile_self_contained
+
+    program = exported(call(*place))
+    (compile_package if output.endswith(".pt2") else compile_self_contained)(program, output)
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         "flambeau package", description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("factory", type=factory, help="file.py:function that makes the model")
+    parser.add_argument("model", nargs="+", help="file.py:function that makes the model, or a package")
+    parser.add_argument(
+        "--runtime", action="store_true", help="write a runtime with the kernels that the given packages call, as a .so"
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -62,12 +78,20 @@ def main(arguments: list[str]) -> int:
     parsed = parser.parse_args(arguments)
     if not parsed.output.endswith((".pt2", ".so")):
         parser.error(f"expected an output that ends in .pt2 or .so, got {parsed.output!r}")
-    import flambeau.as_torch  # noqa: F401  models are written for PyTorch's name
-    from flambeau._inductor.package import compile_package, compile_self_contained
-
     begin = time.perf_counter()
-    program = exported(call(*parsed.factory))
-    (compile_package if parsed.output.endswith(".pt2") else compile_self_contained)(program, parsed.output)
+    packages = [Path(model) for model in parsed.model if model.endswith(".pt2")]
+    if parsed.runtime or packages:
+        if len(packages) < len(parsed.model) or not parsed.output.endswith(".so"):
+            parser.error("expected packages, and an output that ends in .so")
+        if len(packages) > 1 and not parsed.runtime:
+            parser.error("expected one package for a self-contained library, or --runtime")
+        from flambeau._inductor.package.standalone import link, link_runtime
+
+        link_runtime(packages, Path(parsed.output)) if parsed.runtime else link(packages[0], Path(parsed.output))
+    else:
+        if len(parsed.model) > 1:
+            parser.error("expected one model")
+        _compile(parser, parsed.model[0], parsed.output)
     size = Path(parsed.output).stat().st_size
     print(f"{parsed.output}: {size / 1e6:.1f} MB in {time.perf_counter() - begin:.1f} s")
     return 0

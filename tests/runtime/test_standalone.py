@@ -9,6 +9,7 @@ import pytest
 
 import flambeau as fl
 from flambeau import nn
+from flambeau._commands.package import main
 from flambeau._inductor import build
 from flambeau._inductor.package import compile_self_contained
 from flambeau._inductor.package.standalone import StaticLibrary
@@ -92,6 +93,27 @@ def test_other_models_find_the_kernels_that_they_call(name, tmp_path):
     program = export(model.eval(), (example,), dynamic_shapes=({0: Dim("batch", min=2, max=16)},))
     compile_self_contained(program, tmp_path / "model.so")  # compares its results
     assert os.path.getsize(tmp_path / "model.so") < 6e6
+
+
+def test_a_runtime_has_the_kernels_of_some_packages(tmp_path):
+    """Programs for the whole runtime run with one that was made for their packages."""
+    from flambeau._inductor import aoti_compile_and_package
+
+    packages = [tmp_path / "classifier.pt2", tmp_path / "convolutions.pt2"]
+    shapes = ({0: Dim("batch", min=1, max=20)},)
+    aoti_compile_and_package(export(classifier(), (fl.randn(4, 6),), dynamic_shapes=shapes), package_path=packages[0])
+    convolution = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1)).eval()
+    aoti_compile_and_package(export(convolution, (fl.randn(2, 3, 8, 8),)), package_path=packages[1])
+    target = tmp_path / "libflambeau.so"
+    assert main(["--runtime", *map(str, packages), "-o", str(target)]) == 0
+    assert target.stat().st_size < 5e6
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    include = pathlib.Path(fl.__file__).parent / "include"
+    command = [compiler, "-std=c11", HERE / "package.c", f"-I{include}", "-o", tmp_path / "run", f"-L{tmp_path}"]
+    subprocess.run([*command, "-lflambeau", f"-Wl,-rpath,{tmp_path}"], check=True)
+    done = subprocess.run([tmp_path / "run", packages[0], "5"], capture_output=True, text=True, env={}, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) == 15
 
 
 def test_a_library_that_is_not_there_is_an_error_that_says_where_it_is(monkeypatch, tmp_path):

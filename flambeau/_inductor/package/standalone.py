@@ -1,6 +1,7 @@
 """Self-contained models: a package, and the parts of the library that it needs, as one shared object with a C header.
 
-    model.pt2 + libflambeau.a  ->  model.so, model.h
+    model.pt2 + libflambeau.a        ->  model.so, model.h
+    some packages + libflambeau.a    ->  a runtime with the kernels that these call
 
 The archive `libflambeau.a` holds the objects of the library. Those that a model needs are found by the symbols they lack, the device
 functions they call and the operators they register; the linker drops what nothing refers to. The table of operators is generated
@@ -23,12 +24,12 @@ from flambeau import _C
 from flambeau._inductor import build
 from flambeau._inductor.package.objects import needed_objects
 
-__all__ = ["StaticLibrary", "link"]
+__all__ = ["StaticLibrary", "link", "link_runtime"]
 
 _PACKAGE = Path(fl.__file__ or "").parent
 # Registered below everything: results are copied where they must lie.
 _ALWAYS = ("copy_", "clone")
-_MISSING = re.compile(r"expected a defined operator, got ([\w.]+)")
+_MISSING = re.compile(r"expected a defined operator, got ([\w.]+)|expected operators of this library, got ([\w.]+)")
 _MOST_ATTEMPTS = 20
 
 
@@ -116,42 +117,92 @@ int @NAME@_run(const @NAME@_model* model, DLManagedTensor* const* inputs, size_t
 """
 
 
+_RUNTIME_SOURCE = """\
+#include <flambeau/flambeau.h>
+void* const flambeau_functions[] = {(void*)fl_load, (void*)fl_run};  /* of the object with all functions about models */
+"""
+
+
 def _run(command: list[str], folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise build.BuildError(f"[package] expected the model to link, got from {command[0]}:\n{done.stderr[-4000:]}")
 
 
-def link(package: Path, target: Path, samples: list[list[fl.Tensor]]) -> None:
+def link(package: Path, target: Path, samples: list[list[fl.Tensor]] | None = None) -> None:
     """Writes `target`, a shared object, and a header beside it. Samples are inputs that the results of the package are compared at."""
     name = re.sub(r"\W", "_", target.stem.removeprefix("lib"))
     if not name or name[0].isdigit():
         raise ValueError(f"[package] expected a file whose name is an identifier of C, got {target.name}")
-    loaded = _C._load_package(os.fspath(package))
-    operators = {*_C._package_operators(loaded), *_ALWAYS}
-    expected = [_C._run_package(loaded, [t.clone() for t in tensors]) for tensors in samples]
-    library = StaticLibrary.find()
-    with tempfile.TemporaryDirectory() as scratch:
-        for _ in range(_MOST_ATTEMPTS):
-            built = _linked(library, package, name, operators, Path(scratch))
-            missing = _missing(built, name, samples, expected)
-            if missing is None:
-                break
-            if missing in operators:
-                raise RuntimeError(f"[package] expected the operator {missing} in {library.archive}, got none")
-            operators.add(missing)
-        else:
-            raise RuntimeError(
-                f"[package] expected the operators of the model, got more than {_MOST_ATTEMPTS} missing ones"
-            )
-        target.write_bytes(built.read_bytes())
-    inputs, outputs = _C._package_names(loaded)
+    source = _SOURCE.replace("@PACKAGE@", str(package.resolve())).replace("@NAME@", name)
+    trial = _Trial(package, samples)
+    _link(source, name, [trial], target)
+    inputs, outputs = _C._package_names(trial.loaded)
     texts = {"INPUTS": ", ".join(inputs), "OUTPUTS": ", ".join(outputs), "NAME": name}
     texts["DLPACK"] = (_PACKAGE / "include" / "flambeau" / "dlpack.h").read_text()
     target.with_name(f"{name}.h").write_text(re.sub("@([A-Z]+)@", lambda m: texts[m[1]], _HEADER))
 
 
-def _linked(library: StaticLibrary, package: Path, name: str, operators: set[str], folder: Path) -> Path:
+def link_runtime(packages: list[Path], target: Path) -> None:
+    """Writes `target`, a runtime with the functions of <flambeau/flambeau.h> about models and tensors, and with the kernels that some
+    packages call."""
+    _link(_RUNTIME_SOURCE, "fl", [_Trial(package, None, loads=True) for package in packages], target)
+
+
+class _Trial:
+    """A package with inputs and its results for them, which what is linked must give as well."""
+
+    def __init__(self, package: Path, samples: list[list[fl.Tensor]] | None, loads: bool = False) -> None:
+        self.package, self.loads = package, loads
+        self.loaded = _C._load_package(os.fspath(package))
+        if samples is None:
+            samples = [[_filled(like) for like in inputs] for inputs in _C._package_samples(self.loaded)]
+        self.samples = samples
+        self.expected = [_C._run_package(self.loaded, [t.clone() for t in tensors]) for tensors in samples]
+
+    def missing(self, library: ctypes.CDLL, prefix: str) -> str | None:
+        """An operator that is looked for in vain; None where the results are as expected."""
+        try:
+            model = _Loaded(library, prefix, self.package if self.loads else None)
+            for tensors, results in zip(self.samples, self.expected):
+                for mine, theirs in zip(model.run([t.clone() for t in tensors], len(results)), results):
+                    fl.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-4, equal_nan=True)
+        except RuntimeError as error:
+            operator = _MISSING.search(str(error))
+            if operator is None:
+                raise
+            return operator[1] or operator[2]
+        return None
+
+
+def _filled(like: fl.Tensor) -> fl.Tensor:
+    if like.dtype.is_floating_point or like.dtype.is_complex:
+        return fl.randn(like.shape, dtype=like.dtype)
+    return fl.zeros(like.shape, dtype=like.dtype)
+
+
+def _link(source: str, prefix: str, trials: list[_Trial], target: Path) -> None:
+    """Links a source with the objects of the library that it needs, which is found out by running the trials."""
+    library = StaticLibrary.find()
+    operators = {*_ALWAYS, *(name for trial in trials for name in _C._package_operators(trial.loaded))}
+    with tempfile.TemporaryDirectory() as scratch:
+        for attempt in range(_MOST_ATTEMPTS):
+            built = _linked(library, source, prefix, operators, Path(scratch), f"linked{attempt}.so")
+            opened = ctypes.CDLL(str(built))
+            missing = {name for trial in trials if (name := trial.missing(opened, prefix))}
+            if not missing:
+                break
+            if missing <= operators:
+                raise RuntimeError(f"[package] expected {', '.join(sorted(missing))} in {library.archive}, got none")
+            operators |= missing
+        else:
+            raise RuntimeError(
+                f"[package] expected the operators of the model, got more than {_MOST_ATTEMPTS} missing ones"
+            )
+        target.write_bytes(built.read_bytes())
+
+
+def _linked(library: StaticLibrary, source: str, prefix: str, operators: set[str], folder: Path, file: str) -> Path:
     compiler = build.compiler()
     if compiler is None:
         raise RuntimeError("[package] expected a C++ compiler on this machine, got none")
@@ -159,7 +210,6 @@ def _linked(library: StaticLibrary, package: Path, name: str, operators: set[str
     (folder / "operators.txt").write_text("\n".join(sorted(operators)))
     generate = [sys.executable, str(library.generator), "--only", "operators.txt", "--out", "generated"]
     _run(generate, folder)
-    source = _SOURCE.replace("@PACKAGE@", str(package.resolve())).replace("@NAME@", name)
     (folder / "model.c").write_text(source)
     common = ["-O1", "-fPIC", "-w", "-c", f"-I{_PACKAGE / 'include'}"]
     table = Path("generated/core/operators.cpp")
@@ -171,10 +221,10 @@ def _linked(library: StaticLibrary, package: Path, name: str, operators: set[str
     objects = needed_objects(
         library.archive, operators, [folder / "model.o", folder / "operators.o"], folder / "objects"
     )
-    (folder / "exports").write_text(f"{{ global: {name}_*; local: *; }};")
+    (folder / "exports").write_text(f"{{ global: {prefix}_*; local: *; }};")
     response = folder / "objects.txt"
     response.write_text("\n".join(map(str, objects)))
-    built = folder / "model.so"
+    built = folder / file
     _run(
         [
             compiler, "-shared", "-o", str(built), "model.o", "operators.o", f"@{response}", "-static-libstdc++", "-static-libgcc",
@@ -185,33 +235,18 @@ def _linked(library: StaticLibrary, package: Path, name: str, operators: set[str
     return built
 
 
-def _missing(built: Path, name: str, samples: list[list[fl.Tensor]], expected: list[list[fl.Tensor]]) -> str | None:
-    """An operator that the model looks for in vain; None where it gives the expected results."""
-    model = _Loaded(built, name)
-    try:
-        for tensors, results in zip(samples, expected):
-            for mine, theirs in zip(model.run([t.clone() for t in tensors], len(results)), results):
-                fl.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-4, equal_nan=True)
-    except RuntimeError as error:
-        operator = _MISSING.search(str(error))
-        if operator is None:
-            raise
-        return operator[1]
-    return None
-
-
 class _Loaded:
-    """The linked model, in this process."""
+    """A model in a library that was linked, or that it loads from a package."""
 
-    def __init__(self, path: Path, name: str) -> None:
-        self.library, self.name = ctypes.CDLL(str(path)), name
-        getattr(self.library, f"{name}_error").restype = ctypes.c_char_p
+    def __init__(self, library: ctypes.CDLL, prefix: str, package: Path | None) -> None:
+        self.library, self.prefix = library, prefix
+        getattr(library, f"{prefix}_error").restype = ctypes.c_char_p
         self.handle = ctypes.c_void_p()
-        self._call("load", ctypes.byref(self.handle))
+        self._call("load", *([os.fspath(package).encode()] if package else []), ctypes.byref(self.handle))
 
     def _call(self, function: str, *arguments: object) -> None:
-        if getattr(self.library, f"{self.name}_{function}")(*arguments):
-            raise RuntimeError(getattr(self.library, f"{self.name}_error")().decode())
+        if getattr(self.library, f"{self.prefix}_{function}")(*arguments):
+            raise RuntimeError(getattr(self.library, f"{self.prefix}_error")().decode())
 
     def run(self, tensors: list[fl.Tensor], results: int) -> list[fl.Tensor]:
         pointer = ctypes.pythonapi.PyCapsule_GetPointer
