@@ -69,6 +69,51 @@ def is_ordinary(args: Any) -> bool:
     return jit._optimize and all(type(x) in kinds for x in args if isinstance(x, _C.Tensor))
 
 
+Reads = dict[tuple[tuple[str, ...], str], Value]
+
+
+def lift_attributes(graph: Graph, is_method: bool) -> Reads:
+    """Turn the attributes of modules that a graph reads into arguments; raises Unsuitable where a module is used for more."""
+    places: dict[int, tuple[str, ...]] = {}
+    if is_method:
+        places[id(graph._param._outputs[0])] = ()
+    names: Reads = {}
+    for node in list(graph.walk()):
+        if node._kind != "prim::GetAttr":
+            continue
+        path = places.get(id(node._inputs[0]))
+        if path is None:
+            raise Unsuitable
+        output, name = node._outputs[0], node.attribute("name")
+        if isinstance(output.type(), T.ClassType):
+            places[id(output)] = (*path, name)
+        elif (path, name) in names:
+            output.replaceAllUsesWith(names[path, name])
+        else:
+            names[path, name] = argument = graph.addInput(None).setType(output.type())
+            output.replaceAllUsesWith(argument)
+    for node in reversed([n for n in graph.walk() if n._kind == "prim::GetAttr"]):
+        if any(use.user._kind != "prim::GetAttr" for use in node._outputs[0]._uses):
+            raise Unsuitable
+        node.destroy()
+    return names
+
+
+def stored(reads: list[tuple[tuple[str, ...], str]], owner: Any) -> list[tuple[dict[str, Any], str]]:
+    """Where the attributes of a module are stored."""
+    sources = []
+    for path, name in reads:
+        module = owner
+        for part in path:
+            module = module._modules[part]
+        tables = (module._parameters, module._buffers, module.__dict__)
+        table = next((t for t in tables if name in t), None)
+        if table is None:
+            raise Unsuitable
+        sources.append((table, name))
+    return sources
+
+
 class Region:
     """The compiled form of a function."""
 
@@ -90,30 +135,9 @@ class Region:
         """The function over attributes and arguments."""
         from flambeau.jit._lower import Lowering
 
-        places: dict[int, tuple[str, ...]] = {}
-        if self.is_method:
-            places[id(graph._param._outputs[0])] = ()
-        names: dict[tuple[tuple[str, ...], str], Value] = {}
-        for node in list(graph.walk()):
-            if node._kind != "prim::GetAttr":
-                continue
-            path = places.get(id(node._inputs[0]))
-            if path is None:
-                raise Unsuitable
-            output, name = node._outputs[0], node.attribute("name")
-            if isinstance(output.type(), T.ClassType):
-                places[id(output)] = (*path, name)
-            elif (path, name) in names:
-                output.replaceAllUsesWith(names[path, name])
-            else:
-                names[path, name] = argument = graph.addInput(None).setType(output.type())
-                self.reads.append((path, name))
-                output.replaceAllUsesWith(argument)
+        names = lift_attributes(graph, self.is_method)
+        self.reads = list(names)
         self._note_dropout(graph, {id(value): i for i, value in enumerate(names.values())})
-        for node in reversed([n for n in graph.walk() if n._kind == "prim::GetAttr"]):
-            if any(use.user._kind != "prim::GetAttr" for use in node._outputs[0]._uses):
-                raise Unsuitable
-            node.destroy()
         if self.is_method:
             if graph._param._outputs[0]._uses:
                 raise Unsuitable
@@ -131,20 +155,6 @@ class Region:
             if place is None:
                 raise Unsuitable
             self.off.append(place)
-
-    def _sources(self, owner: Any) -> list[tuple[dict[str, Any], str]]:
-        """Where the attributes of a module are stored."""
-        sources = []
-        for path, name in self.reads:
-            module = owner
-            for part in path:
-                module = module._modules[part]
-            tables = (module._parameters, module._buffers, module.__dict__)
-            table = next((t for t in tables if name in t), None)
-            if table is None:
-                raise Unsuitable
-            sources.append((table, name))
-        return sources
 
     def front(self, owner: Any) -> Any:
         """The quick way in for a function, or for one module."""
@@ -166,7 +176,7 @@ class Region:
             sources = self.sources.get(args[0])
             if sources is None:
                 try:
-                    sources = self.sources[args[0]] = self._sources(args[0])
+                    sources = self.sources[args[0]] = stored(self.reads, args[0])
                 except Unsuitable:
                     self.retire()
                     self.function._region = split(self.function)

@@ -20,6 +20,10 @@ from flambeau.jit._schemas import NO_DEFAULT, Signature
 _numbers = itertools.count()
 
 
+def _leaves_context(node: Node, enter: Node) -> bool:
+    return node._kind == "prim::Exit" and node._inputs[0] is enter._inputs[0]
+
+
 class JitError(RuntimeError):
     """Raised by a program: `jit.Error`."""
 
@@ -98,8 +102,27 @@ class Lowering:
         return values[0] if len(values) == 1 else f"({', '.join(values)})"
 
     def block(self, block: Block, depth: int) -> None:
-        for node in block._nodes:
+        self.nodes(block._nodes, depth)
+
+    def nodes(self, nodes: list[Node], depth: int) -> None:
+        """Nodes in order; what stands between entering and leaving a context leaves it when it fails as well."""
+        index = 0
+        while index < len(nodes):
+            node = nodes[index]
             self.node(node, depth)
+            index += 1
+            if node._kind != "prim::Enter":
+                continue
+            last = next((i for i in range(index, len(nodes)) if _leaves_context(nodes[i], node)), None)
+            if last is None or last == index:
+                continue
+            self.line(depth, "try:", None)
+            self.nodes(nodes[index:last], depth + 1)
+            self.line(depth + 1, "pass", None)
+            self.line(depth, "except BaseException:", None)
+            self.node(nodes[last], depth + 1)
+            self.line(depth + 1, "raise", None)
+            index = last
 
     def node(self, node: Node, depth: int) -> None:
         kind = node._kind

@@ -6,13 +6,14 @@ reads attributes or sizes from outside moves in front of it. Numbers that such a
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import flambeau
 from flambeau._dynamo.breaks import GraphBreakError
 from flambeau._inductor.failures import Origin, report
 from flambeau.jit import _types as T
-from flambeau.jit._fusion import SMALLEST, Unsuitable, computes, drop_round_trips, is_ordinary
+from flambeau.jit._fusion import SMALLEST, Unsuitable, computes, drop_round_trips, lift_attributes, stored
 from flambeau.jit._ir import Block, Graph, Node, Value
 from flambeau.jit._passes import _copy_node, has_effects, inlined
 
@@ -20,6 +21,8 @@ _PLUMBING = frozenset(
     "prim::" + name
     for name in "ListConstruct TupleConstruct TupleUnpack TupleIndex ListUnpack unchecked_cast annotate NumToTensor dtype device min max abs".split()
 )
+
+_MAY_WRITE = frozenset({"prim::SetAttr", "prim::PythonOp", "prim::CallMethod", "prim::CallFunction"})
 
 
 class Part:
@@ -37,7 +40,7 @@ class Part:
         self.compiled: Any = flambeau.compile(lowering.scope["_function"], fullgraph=True)
 
     def __call__(self, *args: Any) -> Any:
-        if self.compiled is None or not is_ordinary(args):
+        if self.compiled is None:
             return self.plain(*args)
         try:
             return self.compiled(*args)
@@ -59,7 +62,9 @@ class Split:
         self.graph = inlined(function.graph)
         drop_round_trips(self.graph)
         self.parts: list[Part] = []
-        self.name = function.name
+        self.function, self.name = function, function.name
+        self.reads = self._lifted()
+        self.sources: weakref.WeakKeyDictionary[Any, list[tuple[dict[str, Any], str]]] = weakref.WeakKeyDictionary()
         self._block(self.graph)
         if not self.parts:
             raise Unsuitable
@@ -67,8 +72,31 @@ class Split:
         twin.graph, twin.done = self.graph, True
         self.run = lower(twin)
 
+    def _lifted(self) -> list[tuple[tuple[str, ...], str]]:
+        """The attributes that are read once for a call: all of them, where nothing can write to one."""
+        inputs = self.graph._param._outputs
+        is_method = bool(inputs) and isinstance(inputs[0].type(), T.ClassType)
+        if not is_method or any(node._kind in _MAY_WRITE for node in self.graph.walk()):
+            return []
+        twin = self.graph.copy()
+        try:
+            reads = list(lift_attributes(twin, True))
+        except Unsuitable:
+            return []
+        self.graph = twin
+        return reads
+
     def __call__(self, args: list[Any]) -> Any:
-        return self.run(*args)
+        if not self.reads:
+            return self.run(*args)
+        sources = self.sources.get(args[0])
+        if sources is None:
+            try:
+                sources = self.sources[args[0]] = stored(self.reads, args[0])
+            except Unsuitable:
+                self.function._region = False
+                return self.function.run()(*args)
+        return self.run(*args, *[table[name] for table, name in sources])
 
     def retire(self) -> None:
         """Nothing outside refers to the parts."""

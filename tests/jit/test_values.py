@@ -114,3 +114,20 @@ def mixed(x: int | str | None) -> str:
 def test_unions_print_in_one_order():
     assert str(torch.jit.script(mixed).schema) == "mixed(Union(int, NoneType, str) x) -> str"
     assert "%x : Union" in str(torch.jit.script(mixed).graph)
+
+
+def fails_without_gradients(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        y = x * 2
+        assert bool(y.sum() > 0), "a sum above zero is expected"
+        y = y + 1
+    return x * y
+
+
+def test_contexts_are_left_when_their_body_fails():
+    scripted = torch.jit.script(fails_without_gradients)
+    with pytest.raises(Exception, match="a sum above zero"):
+        scripted(-torch.ones(2))
+    assert torch.is_grad_enabled()
+    x = torch.ones(2, requires_grad=True)
+    assert torch.equal(torch.autograd.grad(scripted(x).sum(), x)[0], torch.full((2,), 3.0))
