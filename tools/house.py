@@ -19,6 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 80  # lines of a function
+WIDEST = 30  # objects that a change of a header compiles again
 VAGUE = ("made", "found", "given", "kept")  # as names of locals
 NATIVE_SUFFIXES = (".h", ".cpp", ".cu", ".cuh")
 
@@ -169,6 +170,35 @@ def files(root: Path) -> list[str]:
     return [str(path.relative_to(root)) for path in tracked(root, ".py", *NATIVE_SUFFIXES)]
 
 
+def header_objects(root: Path) -> dict[str, int]:
+    """How many objects of the build in this checkout depend on each header of csrc, by what ninja recorded."""
+    builds = sorted(root.glob("build/cpython-*/.ninja_deps"), key=lambda path: path.stat().st_mtime)
+    if not builds:
+        return {}
+    printed = subprocess.run(
+        [Path(sys.executable).with_name("ninja"), "-C", builds[-1].parent, "-t", "deps"], capture_output=True, text=True
+    ).stdout
+    read: dict[str, set[str]] = {}
+    for entry in re.split(r"\n\n", printed):
+        name, _, lines = entry.partition(": #deps")
+        read[name.strip()] = set(re.findall(r"^ +\S*/csrc/(\S+\.(?:h|cuh))$", lines, re.MULTILINE))
+    precompiled = {name.partition(".dir/")[0]: headers for name, headers in read.items() if "cmake_pch" in name}
+    counts: dict[str, int] = {}
+    for name, headers in read.items():
+        if "cmake_pch" not in name:
+            for header in headers | precompiled.get(name.partition(".dir/")[0], set()):
+                counts[header] = counts.get(header, 0) + 1
+    return counts
+
+
+def wide_headers(root: Path) -> list[str]:
+    """Headers of fronts and kernels that many objects depend on, in the build of this checkout."""
+    counts = sorted(header_objects(root).items(), key=lambda row: -row[1])
+    return [
+        f"csrc/{name} {count} objects" for name, count in counts if name.startswith(("ops/", "cpu/")) and count > WIDEST
+    ]
+
+
 def op_name_lists(root: Path) -> list[str]:
     """Lists of operator names outside of flambeau/ops."""
     sys.path.insert(0, str(root / "tools"))
@@ -185,6 +215,7 @@ COUNTS: dict[str, Callable[[Path], list[str]]] = {
     "upward includes": upward_includes,
     "upward imports": upward_imports,
     "lists of operator names outside of ops": op_name_lists,
+    f"headers of fronts and kernels in more than {WIDEST} objects": wide_headers,
 }
 
 

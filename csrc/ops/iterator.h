@@ -4,7 +4,6 @@
 #pragma once
 
 #include "core/tensor.h"
-#include "ops/pointwise_loops.h"
 
 namespace fl {
 
@@ -31,7 +30,7 @@ class StridedIterator {
 
   // Runs loop(in, out, n) on the CPU over all blocks, in parallel where it pays. `cost` scales the work of
   // one element.
-  using Loop = PointwiseLoop;
+  using Loop = void (*)(const void* const* in, void* out, int64_t n, const Scalar* params);  // PointwiseLoop
   void run(Loop loop, const Scalar* params, int64_t cost = 1);
 
   int ndim() const { return static_cast<int>(sizes_.size()); }
