@@ -307,13 +307,13 @@ pointwise(
 )
 
 
-@composite("addcmul.value_first(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor")
+@composite("addcmul.value_first")
 def addcmul_value_first(self: fl.Tensor, value: Scalar, tensor1: fl.Tensor, tensor2: fl.Tensor) -> fl.Tensor:
     _warn_value_first("addcmul")
     return fl.addcmul(self, tensor1, tensor2, value=value)
 
 
-@composite("addcdiv.value_first(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor")
+@composite("addcdiv.value_first")
 def addcdiv_value_first(self: fl.Tensor, value: Scalar, tensor1: fl.Tensor, tensor2: fl.Tensor) -> fl.Tensor:
     _warn_value_first("addcdiv")
     return fl.addcdiv(self, tensor1, tensor2, value=value)

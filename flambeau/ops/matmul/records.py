@@ -286,8 +286,8 @@ def _check_vectors(op: str, *vectors: fl.Tensor) -> None:
         raise RuntimeError(f"[{op}] expected vectors, got {' and '.join(str(tuple(v.shape)) for v in vectors)}")
 
 
-@composite("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", out=True)
-def vecdot(x: fl.Tensor, y: fl.Tensor, dim: int = -1) -> fl.Tensor:
+@composite("linalg_vecdot", out=True)
+def vecdot(x: fl.Tensor, y: fl.Tensor, *, dim: int = -1) -> fl.Tensor:
     if x.dtype != y.dtype:
         raise RuntimeError(f"[linalg.vecdot] expected operands of one dtype, got {x.dtype} and {y.dtype}")
     if x.is_complex():

@@ -211,7 +211,7 @@ def native_batch_norm_vjp(
 # ---------------------------------------------------------------- layer and RMS
 
 
-@composite("layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor")  # fmt: skip
+@composite()
 @composite("nn_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor")  # fmt: skip
 def layer_norm(
     input: fl.Tensor,
