@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from flambeau import fx
+from flambeau import fx, nn
 from flambeau.distributed.pipelining.stage import PipelineStage
 
 __all__ = ["Pipe", "SplitPoint", "build_stage", "pipe_split", "pipeline"]
@@ -41,11 +41,14 @@ class _Tracer(fx.Tracer):
         return not inside
 
 
-class Pipe:
-    """The stages of a model, in order."""
+class Pipe(nn.Module):
+    """The stages of a model, in order; called, it runs all of them."""
 
     def __init__(self, stages: list[Any]) -> None:
-        self._stages = stages
+        super().__init__()
+        self._names = [f"submod_{index}" for index in range(len(stages))]
+        for name, stage in zip(self._names, stages):
+            self.add_module(name, stage)
         self.num_stages = len(stages)
 
     def info(self) -> Pipe:
@@ -55,14 +58,15 @@ class Pipe:
     def get_stage_module(self, stage_idx: int) -> Any:
         if not 0 <= stage_idx < self.num_stages:
             raise ValueError(f"[Pipe] Invalid stage index {stage_idx}!")
-        return self._stages[stage_idx]
+        return self.get_submodule(self._names[stage_idx])
 
     def build_stage(self, stage_index: int, device: Any, group: Any = None) -> PipelineStage:
         return PipelineStage(self.get_stage_module(stage_index), stage_index, self.num_stages, device, group=group)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        values: Any = self._stages[0](*args, **kwargs)
-        for stage in self._stages[1:]:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        values: Any = self.get_stage_module(0)(*args, **kwargs)
+        for index in range(1, self.num_stages):
+            stage = self.get_stage_module(index)
             values = stage(*values) if isinstance(values, tuple) else stage(values)
         return values
 
