@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
-    "ConsoleMetricHandler", "MetricHandler", "MetricStream", "NullMetricHandler", "configure", "getStream", "prof",
-    "put_metric",
+    "ConsoleMetricHandler", "MetricData", "MetricHandler", "MetricStream", "MetricsConfig", "NullMetricHandler",
+    "configure", "getStream", "get_elapsed_time_ms", "initialize_metrics", "prof", "publish_metric", "put_metric",
 ]  # fmt: skip
 
 
@@ -20,6 +20,21 @@ class MetricData:
     group_name: str
     name: str
     value: int
+
+
+class MetricsConfig:
+    """Parameters of a handler."""
+
+    def __init__(self, params: dict[str, str] | None = None) -> None:
+        self.params = params or {}
+
+
+def initialize_metrics(cfg: MetricsConfig | None = None) -> None:
+    """For installations that replace it."""
+
+
+def get_elapsed_time_ms(start_time_in_seconds: float) -> int:
+    return int((time.time() - start_time_in_seconds) * 1000)
 
 
 class MetricHandler:
@@ -68,6 +83,11 @@ def getStream(group: str) -> MetricStream:
 
 def put_metric(metric_name: str, metric_value: int, metric_group: str = "torchelastic") -> None:
     getStream(metric_group).add_value(metric_name, metric_value)
+
+
+def publish_metric(metric_group: str, metric_name: str, metric_value: int) -> None:
+    """An older order of arguments of `put_metric`."""
+    put_metric(metric_name, metric_value, metric_group)
 
 
 def prof(fn: Callable[..., Any] | None = None, group: str = "torchelastic") -> Callable[..., Any]:
