@@ -49,6 +49,8 @@ bool interpreter_is_ending() {
 #endif
 }
 
+void attach_released(PyObject* self);
+
 void release_from_impl(TensorImpl* impl) {
   if (!Py_IsInitialized() && !(interpreter_is_ending() && PyGILState_Check())) return;
   const PyGILState_STATE state = PyGILState_Ensure();
@@ -56,6 +58,8 @@ void release_from_impl(TensorImpl* impl) {
   impl->owns_python = false;
   impl->python = nullptr;
   object_of(self)->impl = nullptr;
+  // A weak reference may have handed the object out meanwhile: it becomes a tensor whose memory is gone.
+  if (Py_REFCNT(self) > 1) attach_released(self);
   Py_DECREF(self);
   PyGILState_Release(state);
 }
@@ -109,6 +113,12 @@ PyObject* attach(PyObject* self, Tensor&& t) {
   object_of(self)->impl = impl;
   impl->python = self;
   return self;
+}
+
+void attach_released(PyObject* self) {
+  Tensor released = empty(std::vector<int64_t>{1}, Options{});
+  released.impl()->storage->resize(0);
+  attach(self, std::move(released));
 }
 
 }  // namespace

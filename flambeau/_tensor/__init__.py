@@ -169,6 +169,18 @@ def _plain(data: Any) -> Any:
     return data
 
 
+def _of_storage(storage: Any, dtype: Any) -> Tensor:
+    """The elements of a storage: of its own type, or bytes read as those of the dtype that is asked for."""
+    own = getattr(storage, "dtype", None)
+    if own is not None and dtype is not None and own != dtype:
+        raise RuntimeError(
+            f"[tensor] expected a storage of {dtype}, got one of {own}: Expected a Storage of type {dtype} or an UntypedStorage, but got "
+            f"type {own} for argument 1 'storage'"
+        )
+    dtype = dtype or own or _C.get_default_dtype()
+    return _package.empty(0, dtype=dtype, device=storage.device).set_(storage if own is None else storage.untyped())
+
+
 def tensor(
     data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
 ) -> Tensor:
@@ -185,7 +197,7 @@ def tensor(
             "[tensor] expected data, got a tensor: write data.clone(), or data.detach().clone() to leave its history",
             stacklevel=2,
         )
-    shared = _shared(data)
+    shared = _of_storage(data, dtype) if type(data).__module__ == "flambeau.storage" else _shared(data)
     if shared is not None:
         device = device if device is not None or data is not shared else shared.device
         out = shared.detach().to(dtype=dtype, copy=True) if dtype is not None else shared.detach().clone()
