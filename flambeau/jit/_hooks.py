@@ -20,3 +20,13 @@ def compile_hooks(concrete: Any) -> None:
             function.ensure()
             target.append(function)
             kind.methods[name] = function
+
+
+def restore_hooks(module: Any, kind: Any) -> None:
+    """Let calls from Python run the hooks that an archive lists; compiled callers have calls of them in their code."""
+    kind.pre_hooks = [kind.methods[name] for name in kind.hook_names.get("__forward_pre_hooks__", ())]
+    kind.hooks = [kind.methods[name] for name in kind.hook_names.get("__forward_hooks__", ())]
+    for hook in kind.pre_hooks:
+        module.register_forward_pre_hook(lambda owner, args, hook=hook: hook.run()(owner, args))
+    for hook in kind.hooks:
+        module.register_forward_hook(lambda owner, args, result, hook=hook: hook.run()(owner, args, result))

@@ -20,6 +20,7 @@ from flambeau.jit import _values
 from flambeau.jit._frontend.annotations import qualified_name
 from flambeau.jit._frontend.callables import unique_name
 from flambeau.jit._frontend.emitter import Emitter
+from flambeau.jit._frontend.expressions import BINARY
 from flambeau.jit._frontend.source import Declaration, PythonResolver
 from flambeau.jit._frontend.sugar import Builtin, Sugared, python_value
 from flambeau.jit._functions import Function, ScriptFunction
@@ -32,6 +33,7 @@ from flambeau.nn import Module
 from flambeau.overrides import TorchFunctionMode
 
 _current: list[Tracer] = []
+REFLECTED = {f"__r{method[2:]}": op for op, (_, method) in BINARY.items()}
 
 
 class TracingCheckError(Exception):
@@ -179,6 +181,10 @@ class Tracer(TorchFunctionMode):
         if not _has_tensor(result):
             return
         name = func.__name__
+        if name in REFLECTED and len(values) == 2:  # Python asks the right operand first where it is a parameter
+            operands = [self.recorder.as_value(v, None) for v in reversed(values)]
+            self.results(self.recorder.binary(REFLECTED[name], *operands, None), result)
+            return
         try:
             callee = python_value(self.recorder, func, None)
         except RuntimeError:
@@ -339,7 +345,7 @@ def record_call(function: Function, args: list[Any]) -> Any:
     tracer_disabled = _C.DisableTorchFunction() if hasattr(_C, "DisableTorchFunction") else contextlib.nullcontext()
     with tracer_disabled:
         result = function.run()(*_plain(args))
-    tracer.results(node._outputs[0], result)
+        tracer.results(node._outputs[0], result)
     return result
 
 

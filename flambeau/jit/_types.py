@@ -428,6 +428,7 @@ class ClassType(NamedType):
         self.static_methods: dict[str, Any] = {}
         self.pre_hooks: list[Any] = []
         self.hooks: list[Any] = []
+        self.hook_names: dict[str, list[str]] = {}  # as an archive lists them
         self.unsupported: dict[str, str] = {}  # attributes that have no type, and why
         self.python: Any = None
 

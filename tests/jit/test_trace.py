@@ -139,3 +139,21 @@ def test_traces_call_their_submodules():
 def test_traces_of_random_operators_are_warned_about():
     with pytest.warns(torch.jit.TracerWarning, match="nondeterministic"):
         torch.jit.trace(lambda x: x + torch.rand(2), torch.ones(2))
+
+
+class Reflected(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(3, 3) + 1)
+
+    def forward(self, x):
+        w = self.weight
+        return x @ w, x - w, x / w, x**w, x // w, x % w, 2 - w, 2 / w, 2**w
+
+
+def test_operators_that_python_asks_of_the_right_operand():
+    model, x = Reflected(), torch.rand(3, 3) + 2
+    traced = torch.jit.trace(model, x)
+    y = torch.rand(3, 3) + 2
+    for expected, actual in zip(model(y), traced(y), strict=True):
+        torch.testing.assert_close(actual, expected)

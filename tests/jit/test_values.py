@@ -1,5 +1,6 @@
 """What scripts take from Python and from operators: arguments that are converted, named results, names of the place where a text is compiled."""
 
+import io
 import math
 import warnings
 
@@ -131,3 +132,89 @@ def test_contexts_are_left_when_their_body_fails():
     assert torch.is_grad_enabled()
     x = torch.ones(2, requires_grad=True)
     assert torch.equal(torch.autograd.grad(scripted(x).sum(), x)[0], torch.full((2,), 3.0))
+
+
+def containers(n: int):
+    items: list[int] = list()  # noqa: C408
+    names: dict[str, int] = dict(a=n)  # noqa: C408
+    more = dict(names, b=2)
+    cut = slice(1, None)
+    return items, more, [1, 2, 3][cut], [4, 5, 6][slice(2)]
+
+
+def corners(x: torch.LongTensor, generator: torch.Generator):
+    return x[..., slice(0, 1)], torch.rand(2, generator=generator).size(0)
+
+
+def test_slices_and_constructors_of_containers():
+    assert torch.jit.script(containers)(1) == containers(1)
+    x = torch.arange(6).view(2, 3)
+    part, size = torch.jit.script(corners)(x, torch.Generator())
+    assert torch.equal(part, x[..., :1]) and size == 2
+
+
+class Stateful(torch.jit.ScriptModule):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("value", torch.ones(2))
+
+    @torch.jit.script_method
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.value
+
+    @torch.jit.script_method
+    def __getstate__(self):
+        return (self.value, self.training)
+
+    @torch.jit.script_method
+    def __setstate__(self, state):
+        self.value = state[0] + 10
+        self.training = state[1]
+
+
+def test_the_type_of_a_state_follows_from_getstate():
+    assert torch.equal(reloaded(Stateful())(torch.ones(1)), torch.full((2,), 12.0))
+
+
+def reloaded(scripted):
+    return torch.jit.load(io.BytesIO(scripted.save_to_buffer()))
+
+
+class Named(nn.Module):
+    def forward(self, x: str) -> str:
+        return x + "f"
+
+
+def before(self, given: tuple[str]) -> tuple[str]:
+    return (given[0] + "p",)
+
+
+def after(self, given: tuple[str], result: str) -> str:
+    return result + "h"
+
+
+def test_hooks_of_archives_run():
+    model = Named()
+    model.register_forward_pre_hook(before)
+    model.register_forward_hook(after)
+    scripted = torch.jit.script(model)
+    assert scripted("a") == reloaded(scripted)("a") == reloaded(reloaded(scripted))("a") == "apfh"
+
+
+@torch.jit.script
+def negated(x: Tensor):
+    return -x
+
+
+class Multiplied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(4, 5))
+
+    def forward(self, x: Tensor):
+        return negated(x @ self.weight)
+
+
+def test_scripts_are_called_in_traces_of_trained_modules():
+    model, x = Multiplied(), torch.rand(3, 4)
+    assert torch.equal(torch.jit.trace(model, x)(x), model(x))

@@ -326,6 +326,8 @@ class CodeReader:
                     kind.parameters = names
                 else:
                     kind.buffers = names
+            elif isinstance(target, ast.Name) and target.id in ("__forward_hooks__", "__forward_pre_hooks__"):
+                kind.hook_names[target.id] = list(self._literal(part.value))
             elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
                 kind.attributes[str(target.slice.value)] = self.type_of(part.value, source)
 
@@ -476,4 +478,11 @@ def unpickle(data: bytes, load_storage: Any, code: CodeReader) -> Any:
 def _make(kind: T.ClassType) -> Any:
     from flambeau.jit._modules import RecursiveScriptModule
 
-    return RecursiveScriptModule(kind) if kind.is_module else _values.ScriptObject(kind)
+    if not kind.is_module:
+        return _values.ScriptObject(kind)
+    module = RecursiveScriptModule(kind)
+    if kind.hook_names:
+        from flambeau.jit._hooks import restore_hooks
+
+        restore_hooks(module, kind)
+    return module

@@ -146,7 +146,9 @@ def _of_class(cls: type) -> T.JitType:
         return T.DEVICE
     if cls in (flambeau.dtype, flambeau.layout, flambeau.memory_format):
         return T.INT
-    if cls is flambeau.Generator:
+    if cls.__name__.endswith("Tensor") and cls.__module__.partition(".")[0] in ("flambeau", "torch"):
+        return T.TENSOR  # LongTensor and the like
+    if issubclass(cls, flambeau._C.Generator):
         return T.GENERATOR
     if cls is flambeau.Size:
         return T.ListType(T.INT)

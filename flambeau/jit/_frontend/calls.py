@@ -14,6 +14,7 @@ from flambeau.jit._frontend.sugar import (
     RangeRef,
     Sequence,
     Several,
+    SliceRef,
     Special,
     Sugared,
     Zipped,
@@ -323,6 +324,17 @@ class Calls:
             return RangeRef(None, values[0], None)
         return RangeRef(values[0], values[1], values[2] if len(values) > 2 else self.graph.insertConstant(1))
 
+    def special_slice(self, node: ast.Call) -> SliceRef:
+        if node.keywords:
+            raise self.error(node, "Slice does not accept any keyword arguments")
+        if not 1 <= len(node.args) <= 3:
+            raise self.error(node, f"slice() expected 1 to 3 arguments, got {len(node.args)}")
+        values = [self.value_of(a) for a in node.args]
+        bounds = [None if v.type() == T.NONE else v for v in values]
+        if len(bounds) == 1:
+            bounds.insert(0, None)
+        return SliceRef([*bounds, *[None] * (3 - len(bounds))])
+
     def special_zip(self, node: ast.Call) -> Zipped:
         return Zipped([self.expression(a) for a in node.args])
 
@@ -427,7 +439,8 @@ class Calls:
 
     def special_list(self, node: ast.Call) -> Any:
         if not node.args:
-            return self.make_list([], None, node)
+            expected = self.expected
+            return self.make_list([], expected.element if isinstance(expected, T.ListType) else None, node)
         thing = self.expression(node.args[0])
         if isinstance(thing, Value) and isinstance(thing.type(), (T.ListType, T.StringType)):
             return self.operator("aten::list", [thing], node)
@@ -447,13 +460,19 @@ class Calls:
         return Several(self.elements_of(self.expression(node.args[0]), node)).value(self, node)  # type: ignore[arg-type]
 
     def special_dict(self, node: ast.Call) -> Any:
-        if not node.args:
-            keys = [self.graph.insertConstant(k.arg) for k in node.keywords]
-            return self.make_dict(keys, [self.value_of(k.value) for k in node.keywords], None, None, node)
+        keys = [self.graph.insertConstant(k.arg) for k in node.keywords]
+        values = [self.value_of(k.value) for k in node.keywords]
+        hint = self.expected if isinstance(self.expected, T.DictType) else None
+        empty = node.args and isinstance(node.args[0], (ast.List, ast.Dict, ast.Tuple)) and not _items(node.args[0])
+        if not node.args or empty:
+            return self.make_dict(keys, values, hint.key if hint else None, hint.value if hint else None, node)
         thing = self.expression(node.args[0])
         if isinstance(thing, Zipped):
             thing = thing.value(self, node)  # type: ignore[arg-type]
-        return self.operator("aten::dict", [self.as_value(thing, node)], node)
+        mapping = self.operator("aten::dict", [self.as_value(thing, node)], node)
+        for key, value in zip(keys, values):
+            self.operator("aten::_set_item", [mapping, key, value], node)
+        return mapping
 
     def _reduce(self, node: ast.Call, op: str) -> Value:
         values = [self.value_of(a) for a in node.args]
@@ -535,6 +554,10 @@ class Calls:
         message = node.args[1] if len(node.args) > 1 else None
         self.stmt_Assert(ast.copy_location(ast.Assert(node.args[0], message), node))
         return self.graph.insertConstant(None, T.NONE)
+
+
+def _items(node: Any) -> list[Any]:
+    return node.keys if isinstance(node, ast.Dict) else node.elts
 
 
 class _Values(Sugared):

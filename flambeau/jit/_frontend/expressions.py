@@ -42,6 +42,8 @@ class Expressions:
     env: dict[str, Any]
 
     def expression(self, node: ast.expr, hint: T.JitType | None = None) -> Any:
+        if isinstance(node, Value):  # a bound of a slice that has been computed
+            return node
         handler = getattr(self, f"expr_{type(node).__name__}", None)
         if handler is None:
             raise self.unsupported(node, f"{type(node).__name__} expressions aren't supported")

@@ -303,6 +303,8 @@ def method_of(concrete: Concrete, name: str) -> list[str]:
         from flambeau.jit._frontend.source import read_function
 
         declaration = read_function(body, kind, extra)
+        if name == "__setstate__" and declaration.parameters[-1].kind is None:
+            declaration.parameters[-1].kind = _state_type(concrete)
         if declaration.result is not None:
             function.schema = declared_signature(declaration)
         return declaration
@@ -310,6 +312,14 @@ def method_of(concrete: Concrete, name: str) -> list[str]:
     function = Function(f"{kind.name}.{name}", declare, body)
     kind.methods[name] = function
     return [name]
+
+
+def _state_type(concrete: Concrete) -> T.JitType:
+    """The type of a module's state: what `__getstate__` returns."""
+    if getattr(type(concrete.instance), "__getstate__", None) in (None, getattr(object, "__getstate__", None)):
+        raise RuntimeError("[jit.script] expected __getstate__ beside __setstate__, got a class without it")
+    getter = concrete.kind.methods[method_of(concrete, "__getstate__")[0]]
+    return getter.ensure().schema.result_type()
 
 
 def _class_cell(instance: Module) -> Any:

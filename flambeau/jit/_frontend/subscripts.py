@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from flambeau.jit import _types as T
-from flambeau.jit._frontend.sugar import Several, Sugared
+from flambeau.jit._frontend.sugar import EllipsisRef, Several, SliceRef, Sugared
 from flambeau.jit._ir import Value
 
 
@@ -14,12 +14,23 @@ class Subscripts:
     """The part of the emitter that handles `x[...]`."""
 
     graph: Any
+    env: dict[str, Any]
 
     def expr_Subscript(self, node: ast.Subscript) -> Any:
         owner = self.expression(node.value)
         return self.subscript(owner, node.slice, node)
 
+    def _as_slice(self, index: ast.expr) -> ast.expr:
+        """`slice(a, b)`, and a variable that holds one, as the syntax `a:b` means."""
+        is_call = isinstance(index, ast.Call) and isinstance(index.func, ast.Name) and index.func.id == "slice"
+        is_variable = isinstance(index, ast.Name) and isinstance(self.env.get(index.id), SliceRef)
+        if not is_call and not is_variable:
+            return index
+        reference = self.expression(index)
+        return reference.syntax() if isinstance(reference, SliceRef) else index
+
     def subscript(self, owner: Any, index: ast.expr, node: Any) -> Any:
+        index = self._as_slice(index)
         if isinstance(owner, Sugared):
             if isinstance(index, ast.Slice):
                 return self._slice_several(owner, index, node)
@@ -104,13 +115,16 @@ class Subscripts:
 
     def _views(self, tensor: Value, index: ast.expr, node: Any) -> tuple[Value, list[Value | None]]:
         parts: list[Any] = []
-        for part in self._parts(index):
+        for part in map(self._as_slice, self._parts(index)):
             if isinstance(part, ast.Slice):
                 parts.append(part)
             elif isinstance(part, ast.Constant) and part.value is Ellipsis:
                 parts.append(Ellipsis)
             else:
                 value = self.expression(part)
+                if isinstance(value, EllipsisRef):
+                    parts.append(Ellipsis)
+                    continue
                 value = self.as_value(value, node)
                 if isinstance(value.type(), T.TupleType) and len(self._parts(index)) == 1:
                     parts += self.unpack(value)

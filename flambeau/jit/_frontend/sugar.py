@@ -6,6 +6,7 @@ itself, so that the answers can add nodes to the graph.
 
 from __future__ import annotations
 
+import ast
 import cmath
 import enum
 import math
@@ -246,6 +247,25 @@ class Several(Sugared):
         return self.elements[number]
 
 
+class SliceRef(Sugared):
+    """`slice(...)`: bounds for a subscript."""
+
+    what = "slice"
+
+    def __init__(self, bounds: list[Value | None]) -> None:
+        self.bounds = bounds
+
+    def syntax(self) -> ast.Slice:
+        lower, upper, step = self.bounds
+        return ast.Slice(lower, upper, step)  # type: ignore[arg-type]
+
+
+class EllipsisRef(Sugared):
+    """A name for `...`."""
+
+    what = "ellipsis"
+
+
 class RangeRef(Sugared):
     """`range(...)` in a loop."""
 
@@ -363,7 +383,7 @@ class Sequence(Sugared):
 
 _PYTHON_BUILTINS = (
     "print range zip enumerate isinstance hasattr getattr len int float bool str complex list tuple dict min max abs "
-    "sum any all sorted reversed super round iter"
+    "sum any all sorted reversed super round iter slice"
 ).split()
 _OPERATORS = {
     "ord": "aten::ord", "chr": "aten::chr", "hex": "aten::hex", "oct": "aten::oct", "bin": "aten::bin",
@@ -479,6 +499,8 @@ def python_value(e: Emitter, obj: Any, node: Any, constant: bool = False, name: 
 
     if isinstance(obj, (Value, Sugared)):
         return obj
+    if obj is Ellipsis:
+        return EllipsisRef()
     if isinstance(obj, types.ModuleType):
         return PythonModule(obj)
     if isinstance(obj, (flambeau.dtype, flambeau.layout, flambeau.memory_format)):

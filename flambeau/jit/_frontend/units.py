@@ -24,7 +24,13 @@ class _UnitResolver(PythonResolver):
         import flambeau
 
         super().__init__(None, extra)
-        names = {"torch": flambeau, "math": math, "Tensor": flambeau.Tensor, "inf": math.inf}
+        names = {
+            "torch": flambeau,
+            "math": math,
+            "Tensor": flambeau.Tensor,
+            "inf": math.inf,
+            "Generator": flambeau.Generator,
+        }
         self.globals = {**vars(typing), **names}
         self.functions = functions
 
