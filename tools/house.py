@@ -194,9 +194,25 @@ def header_objects(root: Path) -> dict[str, int]:
 def wide_headers(root: Path) -> list[str]:
     """Headers of fronts and kernels that many objects depend on, in the build of this checkout."""
     counts = sorted(header_objects(root).items(), key=lambda row: -row[1])
+    if not counts:
+        return ["unknown: there is no build in this checkout"]
     return [
         f"csrc/{name} {count} objects" for name, count in counts if name.startswith(("ops/", "cpu/")) and count > WIDEST
     ]
+
+
+_REGISTERED = re.compile(r'\b(?:FL_KERNEL\(|Register \w+\{)"([^"]+)"')
+
+
+def registered_twice(root: Path) -> list[str]:
+    """Operators that csrc/cuda registers beside csrc/ops and csrc/cpu, instead of attaching a function to the front."""
+    places: dict[str, dict[str, Path]] = {"cuda": {}, "host": {}}
+    for path in tracked(root / "csrc", ".cpp", ".cu"):
+        folder = path.relative_to(root / "csrc").parts[0]
+        if folder in ("ops", "cpu", "cuda"):
+            names = _REGISTERED.findall(path.read_text())
+            places["cuda" if folder == "cuda" else "host"].update(dict.fromkeys(names, path))
+    return [f"{p.relative_to(root)} {name}" for name, p in sorted(places["cuda"].items()) if name in places["host"]]
 
 
 def op_name_lists(root: Path) -> list[str]:
@@ -215,6 +231,7 @@ COUNTS: dict[str, Callable[[Path], list[str]]] = {
     "upward includes": upward_includes,
     "upward imports": upward_imports,
     "lists of operator names outside of ops": op_name_lists,
+    "operators registered twice for two devices": registered_twice,
     f"headers of fronts and kernels in more than {WIDEST} objects": wide_headers,
 }
 

@@ -492,10 +492,6 @@ def _is_instance(value: Any, kinds: tuple[T.JitType, ...]) -> bool:
     return False
 
 
-class _Raised(Exception):
-    """An exception on its way through the program's functions."""
-
-
 def _raise(message: str, cls: str | None = None) -> None:
     error = JitError(message)
     error._script_class = cls

@@ -120,12 +120,6 @@ def gradient_of_values(t: Tensor, g: Tensor) -> Tensor:
     return _ops._sparse_coo(unique, mean, t.shape, True)
 
 
-def expand_starts(starts: Tensor, count: int) -> Tensor:
-    """The row of each element, from the places where rows start."""
-    lengths = starts.diff().long()
-    return fl.repeat_interleave(fl.arange(lengths.shape[0], device=starts.device), lengths, output_size=count)
-
-
 def compress(outer: Tensor, rows: int) -> Tensor:
     """The places where rows start, from the row of each element."""
     counts = fl.bincount(outer, minlength=rows)

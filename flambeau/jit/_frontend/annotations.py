@@ -213,12 +213,6 @@ def _resolved(annotation: Any, resolver: Any) -> Any:
     )
 
 
-class BroadcastingType(T.ListType):
-    """`BroadcastingList2[int]`: a list, or one value that stands for several."""
-
-    length = 1
-
-
 def _broadcasting(node: ast.expr, resolver: Any) -> T.JitType | None:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         inner = _broadcasting(node.left, resolver)

@@ -560,13 +560,6 @@ def _items(node: Any) -> list[Any]:
     return node.keys if isinstance(node, ast.Dict) else node.elts
 
 
-class _Values(Sugared):
-    """`d.items()` and methods of values that no operator has."""
-
-    def __init__(self, owner: Value, op: str) -> None:
-        self.owner, self.op = owner, op
-
-
 METHODS: dict[tuple[type, str], Any] = {
     (T.TensorType, "tolist"): lambda owner: ToList(owner),
     (T.TensorType, "is_floating_point"): lambda owner: Builtin("aten::is_floating_point", owner),

@@ -463,9 +463,7 @@ def _library_or_operator(name: str) -> Sugared | None:
     return Builtin(f"aten::{name}") if exists(f"aten::{name}") else None
 
 
-_SPECIAL_NAMES = {"tensor": "tensor", "as_tensor": "as_tensor", "device": "device", "Size": "size", "jit": "", "compile": "",
-                  "save": "save", "_assert": "torch_assert", "is_grad_enabled": "grad_enabled"}  # fmt: skip
-_SPECIAL_NAMES = {k: v for k, v in _SPECIAL_NAMES.items() if v and v in ("torch_assert",)}
+_SPECIAL_NAMES = {"_assert": "torch_assert"}
 _JIT_NAMES = {
     "annotate": "annotate", "isinstance": "isinstance", "fork": "fork", "_fork": "fork", "wait": "wait", "_wait": "wait",
     "is_scripting": "is_scripting", "is_tracing": "is_tracing", "_awaitable": "awaitable", "_awaitable_wait": "awaitable_wait",

@@ -154,10 +154,6 @@ def check_targets(op: str, targets: Any) -> None:
             raise AssertionError(f"[{op}] expected boxes with positive height and width, got {shown} for target {i}")
 
 
-def anchor_lists(anchors_by_level: Any) -> Tensor:
-    return flambeau.cat(list(anchors_by_level), dim=0)
-
-
 def keep_best(boxes: Tensor, scores: Tensor, labels: Tensor, threshold: float, count: int) -> dict[str, Tensor]:
     """Detections of one image after suppression within each class."""
     chosen = box_ops.batched_nms(boxes, scores, labels, threshold)[:count]
