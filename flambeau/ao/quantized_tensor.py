@@ -220,12 +220,12 @@ class QuantizedTensor(Tensor):
         self.int_repr().copy_(values)
         return self
 
-    def fill_(self, value: Any) -> QuantizedTensor:  # type: ignore[override]
+    def fill_(self, value: Any) -> QuantizedTensor:
         """The nearest integer to a value, everywhere."""
         self.int_repr().fill_(self._filling(float(value)))
         return self
 
-    def zero_(self) -> QuantizedTensor:  # type: ignore[override]
+    def zero_(self) -> QuantizedTensor:
         return self.fill_(0.0)
 
     def _filling(self, value: float) -> int:

@@ -53,7 +53,7 @@ class BroadcastingTorchSaveReader(StorageReader):
         return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
-        entries = planner.metadata.state_dict_metadata  # type: ignore[attr-defined]
+        entries = planner.metadata.state_dict_metadata
         saved: dict[str, Any] = {}
         if self.is_coordinator:
             path = os.fspath(self.checkpoint_id)

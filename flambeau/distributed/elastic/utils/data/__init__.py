@@ -51,7 +51,7 @@ class ElasticDistributedSampler(DistributedSampler):
     def __iter__(self) -> Iterator[Any]:
         generator = flambeau.Generator()
         generator.manual_seed(self.epoch)
-        left = len(self.dataset) - self.start_index
+        left = len(self.dataset) - self.start_index  # type: ignore[arg-type]
         indices = [self.start_index + int(i) for i in flambeau.randperm(left, generator=generator)]
         indices += indices[: self.total_size - len(indices)]
         return iter(indices[self.rank : self.total_size : self.num_replicas])
