@@ -66,6 +66,7 @@ from flambeau._dynamo.values import (
     Kwargs,
     _is_text_safe,
     _plain_text,
+    as_key,
     is_numpy_scalar,
     is_plain,
     is_transparent,
@@ -151,8 +152,17 @@ def _call_weak_reference(tracer: Tracer, reference: Any) -> Any:
     return tracer.outside.wrap(referent, place)
 
 
+def _getter_arguments(getter: Any) -> Any:
+    return getter.__reduce__()[1]
+
+
 def _call_getter(tracer: Tracer, function: Any, args: Args) -> Any:
     kind, wanted = function.__reduce__()[:2]
+    known = tracer.outside.known.get(id(function))
+    if known is not None and is_plain(wanted) and isinstance(kind, type):
+        known.source.apply(_getter_arguments).check("equals", wanted)
+    elif known is not None:
+        known.source.check("id", function)
     if kind is operator.itemgetter:
         items = tuple(subscript(tracer, args[0], key) for key in wanted)
         return items[0] if len(wanted) == 1 else items
@@ -428,6 +438,8 @@ def native_method(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
         "issuperset",
     ):
         args = tuple(a if isinstance(a, dict) and name in ("update", "__init__") else iterable(tracer, a) for a in args)
+        if isinstance(owner, (set, frozenset)):
+            args = tuple([as_key(v) for v in a] for a in args)
     return native(function, *args, **kwargs)
 
 

@@ -36,10 +36,12 @@ from flambeau._dynamo.values import (
     Args,
     Kwargs,
     as_iterator,
+    as_key,
     is_numpy_scalar,
     is_plain,
     is_transparent,
     iterable,
+    iterable_list,
     native,
     python_special,
     real_type,
@@ -196,7 +198,10 @@ def _as_given(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _of_iterables(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
-    args = tuple(iterable(tracer, a) for a in args)
+    if cls in (set, frozenset):
+        args = tuple([as_key(v) for v in iterable_list(tracer, a)] for a in args)
+    else:
+        args = tuple(iterable(tracer, a) for a in args)
     if cls in (set, frozenset) and args and isinstance(args[0], CONTAINERS) and not is_transparent(args[0]):
         raise Unsupported(breaks.UNKNOWN_OPERATION, "set of objects")
     return native(cls, *args, **kwargs)
@@ -217,10 +222,16 @@ def _proxy(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     return native(cls, *args, **kwargs)
 
 
+def _keyed(pairs: list[Any]) -> list[Any]:
+    """Pairs for a dict, with keys that can be hashed."""
+    return [(as_key(p[0]), p[1]) if type(p) in (tuple, list) and len(p) == 2 else p for p in pairs]
+
+
 def _dict(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
     if args and not isinstance(args[0], dict):
         shown = mappings.from_keys(tracer, args[0])
-        args = (iterable(tracer, args[0]) if shown is None else shown, *args[1:])
+        pairs = _keyed(iterable_list(tracer, args[0])) if shown is None else shown
+        args = (pairs, *args[1:])
     if args and id(args[0]) in tracer.outside.known:
         if not isinstance(args[0], dict) or python_special(type(args[0]), "keys", "__getitem__"):
             raise Unsupported(breaks.UNKNOWN_OPERATION, "dict of an unknown mapping")

@@ -262,6 +262,7 @@ def _sum(tracer: Tracer, values: Any, start: Any = 0) -> Any:
 
 
 def _float_sum(tracer: Tracer, values: Any, start: Any = 0) -> Any:
+    values = sequences.opened(tracer, values)
     # Python 3.12 adds floats with compensation: leave numbers to it.
     if isinstance(values, (list, tuple)) and all(type(v) in (int, float, bool) for v in values):
         return native(sum, values, start)

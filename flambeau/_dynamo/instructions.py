@@ -18,6 +18,7 @@ from flambeau._dynamo.traced import NULL, Lazy, TracedNumber
 from flambeau._dynamo.values import (
     _is_text_safe,
     advance,
+    as_key,
     iterable,
     iterable_list,
     iterate,
@@ -329,7 +330,7 @@ def _check_key(key: Any) -> None:
 
 @_op("BUILD_SET")
 def _build_set(frame: Frame, inst: Instruction) -> None:
-    items = [plain(item) for item in _pop_many(frame, inst.arg)]
+    items = [as_key(item) for item in _pop_many(frame, inst.arg)]
     for item in items:
         _check_key(item)
     frame.stack.append(native(set, items))
@@ -339,7 +340,7 @@ def _build_set(frame: Frame, inst: Instruction) -> None:
 def _build_map(frame: Frame, inst: Instruction) -> None:
     items = _pop_many(frame, 2 * inst.arg)
     mapping: dict[Any, Any] = {}
-    for key, value in zip(map(plain, items[::2]), items[1::2]):
+    for key, value in zip(map(as_key, items[::2]), items[1::2]):
         _check_key(key)
         native(mapping.__setitem__, key, value)
     frame.stack.append(mapping)
@@ -369,7 +370,7 @@ def _list_append(frame: Frame, inst: Instruction) -> None:
 
 @_op("SET_ADD")
 def _set_add(frame: Frame, inst: Instruction) -> None:
-    value = plain(frame.stack.pop())
+    value = as_key(frame.stack.pop())
     _check_key(value)
     native(frame.stack[-inst.arg].add, value)
 
@@ -377,7 +378,7 @@ def _set_add(frame: Frame, inst: Instruction) -> None:
 @_op("MAP_ADD")
 def _map_add(frame: Frame, inst: Instruction) -> None:
     value = frame.stack.pop()
-    key = plain(frame.stack.pop())
+    key = as_key(frame.stack.pop())
     _check_key(key)
     native(frame.stack[-inst.arg].__setitem__, key, value)
 
@@ -391,7 +392,7 @@ def _list_extend(frame: Frame, inst: Instruction) -> None:
 @_op("SET_UPDATE")
 def _set_update(frame: Frame, inst: Instruction) -> None:
     values = frame.stack.pop()
-    native(frame.stack[-inst.arg].update, iterable(frame.tracer, values))
+    native(frame.stack[-inst.arg].update, [as_key(v) for v in iterable_list(frame.tracer, values)])
 
 
 @_op("DICT_UPDATE", "DICT_MERGE")
@@ -603,7 +604,7 @@ def _call_function_ex(frame: Frame, inst: Instruction) -> None:
     else:
         function = frame.stack.pop()
         frame.stack.pop()
-    if not isinstance(args, tuple):
+    if type(args) is not tuple:
         args = tuple(iterable_list(frame.tracer, args))
     if not isinstance(keywords, dict):
         raise Unsupported(breaks.UNKNOWN_OPERATION, "** of an object that is not a dict")

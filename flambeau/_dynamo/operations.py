@@ -23,6 +23,7 @@ from flambeau._dynamo.values import (
     _is_text_safe,
     _plain_text,
     advance,
+    as_key,
     is_numpy_scalar,
     is_transparent,
     iterate,
@@ -255,6 +256,8 @@ def identical(tracer: Tracer, left: Any, right: Any) -> bool:
 def _compare_containers(tracer: Tracer, symbol: str, left: Any, right: Any) -> bool:
     if isinstance(left, (set, frozenset, dict)):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"comparison of {type(left).__name__}s of objects")
+    if id(left) in tracer.outside.known or id(right) in tracer.outside.known:
+        raise Unsupported(breaks.UNKNOWN_OPERATION, f"comparison of {type(left).__name__}s")
     same = len(left) == len(right) and all(
         a is b or truth(tracer, compare(tracer, "==", a, b)) for a, b in zip(left, right)
     )
@@ -320,7 +323,8 @@ def _is_plain_key(item: Any) -> bool:
 
 def _as_key(tracer: Tracer, key: Any, container: Any) -> Any:
     """A key as it is looked up: in containers from outside there may be numbers that are identities."""
-    return settled(key) if id(container) in tracer.outside.shadows else plain(key)
+    key = settled(key) if id(container) in tracer.outside.shadows else key
+    return as_key(plain(key))
 
 
 def subscript(tracer: Tracer, container: Any, key: Any) -> Any:

@@ -366,6 +366,8 @@ class Outside:
         cls = type(value)
         self.guard_class(cls)
         source.check("type", cls)
+        if isinstance(value, _SCALARS):  # native code may look at it
+            source.apply(_scalar_of).check("equals", _scalar_of(value))
         if isinstance(value, fl_module()):
             source.in_module = True
             source.check("module")
@@ -426,6 +428,20 @@ class Outside:
 
     def realize(self, lazy: Lazy) -> Any:
         return self.wrap(lazy.value, lazy.source)
+
+
+_SCALARS = (int, float, complex, str, bytes)
+
+
+def _scalar_of(value: Any) -> Any:
+    """The number or text that an instance of a class derived from one of those types is."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bytes):
+        return bytes.__getitem__(value, slice(None))
+    if isinstance(value, float):
+        return float.__float__(value)
+    return int.__int__(value) if isinstance(value, int) else complex(value)
 
 
 def proxied(proxy: Any) -> Any:

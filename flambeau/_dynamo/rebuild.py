@@ -427,7 +427,8 @@ class Rebuilder:
         elif base is list:
             self.emit(f"list.extend({name}, ({''.join(self.value(v) + ', ' for v in list.__iter__(value))}))")
         elif base is not object:
-            self.emit(f"{base.__name__}.update({name}, ({''.join(self.value(v) + ', ' for v in value)}))")
+            add = "extend" if base is collections.deque else "update"
+            self.emit(f"{kind}.{add}({name}, ({''.join(self.value(v) + ', ' for v in value)}))")
         state = getattr(value, "__dict__", None) or {}
         for key, item in state.items():
             self._set_in_dict(name, cls, key, self.value(item))

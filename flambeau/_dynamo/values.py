@@ -359,6 +359,14 @@ def _plain_text(value: Any) -> Any:
     return value
 
 
+def as_key(value: Any) -> Any:
+    """A value as it is hashed: numbers that are symbols are what they are now."""
+    return _plain_text(value) if type(value) in _HASHED or type(value) in SYMBOLIC else value
+
+
+_HASHED = (TracedNumber, tuple)
+
+
 def iterable_list(tracer: Tracer, value: Any) -> list[Any]:
     items = []
     iterator = iterate(tracer, value)
