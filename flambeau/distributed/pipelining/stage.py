@@ -113,7 +113,6 @@ class PipelineStage:
             args = tuple(
                 t.detach().requires_grad_(t.is_floating_point() and flambeau.is_grad_enabled()) for t in received
             )
-            kwargs = {}
         output = self.submod(*args, **kwargs)
         outputs = _listed(output)
         inputs = [value for value in args if isinstance(value, flambeau.Tensor)]

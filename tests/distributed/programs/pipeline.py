@@ -112,5 +112,19 @@ class Marked(Model):
 assert pipeline(Marked(), mb_args=(x[:2],)).num_stages == size
 names = {name for name, _ in stage.submod.named_parameters()}
 assert f"layers.{rank}.0.weight" in names and names <= {name for name, _ in model.named_parameters()}
+
+
+class Scaled(nn.Module):
+    """A stage with a named input, which every stage gets."""
+
+    def forward(self, x, scale):
+        return x * scale
+
+
+schedule = ScheduleGPipe(PipelineStage(Scaled(), rank, size, torch.device("cpu")), n_microbatches=2)
+scale = torch.tensor([[2.0], [3.0]])
+out = schedule.step(torch.ones(2, 3), scale=scale) if rank == 0 else schedule.step(scale=scale)
+if rank == size - 1:
+    assert torch.equal(out, (scale**size).expand(2, 3)), out
 dist.barrier()
 dist.destroy_process_group()

@@ -44,14 +44,14 @@ class ElasticDistributedSampler(DistributedSampler):
         super().__init__(dataset, num_replicas, rank)
         if start_index >= len(dataset):
             raise ValueError(f"[ElasticDistributedSampler] expected a start below {len(dataset)}, got {start_index}")
-        self.start_index = start_index
+        self.start_index, self.size = start_index, len(dataset)
         self.num_samples = math.ceil((len(dataset) - start_index) / self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
 
     def __iter__(self) -> Iterator[Any]:
         generator = flambeau.Generator()
         generator.manual_seed(self.epoch)
-        left = len(self.dataset) - self.start_index  # type: ignore[arg-type]
+        left = self.size - self.start_index
         indices = [self.start_index + int(i) for i in flambeau.randperm(left, generator=generator)]
         indices += indices[: self.total_size - len(indices)]
         return iter(indices[self.rank : self.total_size : self.num_replicas])
