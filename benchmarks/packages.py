@@ -3,6 +3,9 @@
     python benchmarks/packages.py prepare FOLDER [names]     compiles every model by every library
     python benchmarks/packages.py measure FOLDER [names] [--record benchmarks/results/packages.txt]
 
+The column `frozen` is a package whose constants cannot be replaced (`inductor_configs={"freezing": True}`), which is what TorchScript is
+after optimize_for_inference, and onnxruntime always.
+
 Preparing takes minutes and may go on beside other work; measuring runs what was prepared, one library in one process after the
 other, and wants the machine for itself. Packages take batches from 1 to 64. Loading is measured in a C program from the start of
 `fl_load` in a fresh process, the time to the first result from the start of that process.
@@ -46,6 +49,8 @@ int main(int argc, char** argv) { /* package, dtype bits, sizes */
   return 0;
 }
 """
+COLD = ("resnet18", "gpt")  # models that PyTorch compiles again, with an empty cache
+OURS = ("flambeau", "frozen")
 BATCHES = {"mlp": (1, 8), "lstm": (1, 8), "gpt": (1, 8), "resnet18": (1, 16), "vit": (1, 8), "unet": (1, 4)}
 
 
@@ -164,6 +169,9 @@ def prepare_here(torch: Any, name: str, folder: Path) -> None:
     try:
         torch._inductor.aoti_compile_and_package(program, package_path=str(path))
         facts["compile, s"] = time.perf_counter() - begin
+        if library == "flambeau":
+            frozen = {"package_path": str(folder / f"{name}-frozen.pt2"), "inductor_configs": {"freezing": True}}
+            torch._inductor.aoti_compile_and_package(program, **frozen)
         facts["bytes"] = path.stat().st_size
     except Exception as error:
         facts["failed"] = f"{type(error).__name__}: {str(error)[:200]}"
@@ -203,12 +211,12 @@ def runner(library: str, name: str, folder: Path, torch: Any) -> Any:
     if library == "script":
         loaded = torch.jit.load(str(folder / f"{name}.script"))
         return torch.jit.optimize_for_inference(loaded)
-    return torch._inductor.aoti_load_package(str(folder / f"{name}-{torch.__name__}.pt2"))
+    return torch._inductor.aoti_load_package(str(folder / f"{name}-{library}.pt2"))
 
 
 def measure_here(library: str, name: str, folder: Path) -> dict[str, float]:
     """Times of loading and of runs in this process, in milliseconds."""
-    if library == "flambeau":
+    if library in ("flambeau", "frozen"):
         import flambeau as torch
     else:
         import torch
@@ -252,7 +260,7 @@ def in_c(name: str, folder: Path) -> dict[str, float]:
 
 def measure(name: str, folder: Path) -> list[str]:
     rows: dict[str, dict[str, float]] = {}
-    for library in ("flambeau", "torch", "script", "onnxruntime"):
+    for library in (*OURS, "torch", "script", "onnxruntime"):
         done = in_process(["--one", library, name, str(folder)])
         if done.returncode == 0:
             rows[library] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -261,18 +269,21 @@ def measure(name: str, folder: Path) -> list[str]:
             known = json.loads(facts.read_text())
             if "bytes" in known:
                 rows[library]["beside weights, KB"] = (known["bytes"] - known["weights"]) / 1024
-                rows[library]["compile, s"] = known["compile, s"]
-    cold = in_process(["--prepare", "flambeau", name, str(folder)], cold=True)
-    if cold.returncode == 0:
-        rows["flambeau"]["compile, s"] = json.loads((folder / f"{name}-flambeau.json").read_text())["compile, s"]
+    for library in ("flambeau", *(["torch"] if name in COLD else [])):
+        with tempfile.TemporaryDirectory() as scratch:
+            cold = in_process(["--prepare", library, name, scratch], cold=True)
+            if cold.returncode == 0:
+                facts = json.loads(Path(scratch, f"{name}-{library}.json").read_text())
+                rows[library]["cold compile, s"] = facts["compile, s"]
     rows["flambeau"] |= in_c(name, folder)
     lines = [name]
     for figure in dict.fromkeys(f for row in rows.values() for f in row):
-        cells = "".join(f"  {library} {row[figure]:9.2f}" for library, row in rows.items() if figure in row)
-        others = [row[figure] for library, row in rows.items() if library != "flambeau" and figure in row]
-        ratio = (
-            f"   {rows['flambeau'][figure] / min(others):.2f} of the best other" if others and "run" in figure else ""
-        )
+        cells = "".join(f"  {library} {row[figure]:9.3f}" for library, row in rows.items() if figure in row)
+        others = [row[figure] for library, row in rows.items() if library not in OURS and figure in row]
+        ratio = ""
+        if others and figure.startswith("run"):
+            own, frozen = (rows[library][figure] / min(others) for library in OURS)
+            ratio = f"   {own:.2f}, frozen {frozen:.2f} of the best other"
         lines.append(f"  {figure:28}{cells}{ratio}")
     return lines
 
@@ -305,7 +316,7 @@ def main(arguments: list[str]) -> None:
             print("\n".join(lines[-9:]), flush=True)
     if lines and (known := ratios(lines)):
         lines.append(
-            f"geometric mean of runs: {math.exp(statistics.fmean(map(math.log, known))):.2f} of the best other"
+            f"geometric mean of frozen runs: {math.exp(statistics.fmean(map(math.log, known))):.2f} of the best other"
         )
         print(lines[-1])
     if record:
