@@ -183,7 +183,7 @@ class Tracer(TorchFunctionMode):
         name = func.__name__
         if name in REFLECTED and len(values) == 2:  # Python asks the right operand first where it is a parameter
             operands = [self.recorder.as_value(v, None) for v in reversed(values)]
-            self.results(self.recorder.binary(REFLECTED[name], *operands, None), result)
+            self.results(self.recorder.binary(REFLECTED[name], operands[0], operands[1], None), result)
             return
         try:
             callee = python_value(self.recorder, func, None)

@@ -2,6 +2,7 @@
 
 import io
 import math
+import typing
 import warnings
 
 import pytest
@@ -218,3 +219,12 @@ class Multiplied(nn.Module):
 def test_scripts_are_called_in_traces_of_trained_modules():
     model, x = Multiplied(), torch.rand(3, 4)
     assert torch.equal(torch.jit.trace(model, x)(x), model(x))
+
+
+def bare(x: typing.List):  # noqa: UP006
+    return x
+
+
+def test_annotations_say_what_containers_hold():
+    with pytest.raises(RuntimeError, match="use List without a contained type"):
+        torch.jit.script(bare)

@@ -84,6 +84,15 @@ _PLAIN: dict[Any, T.JitType] = {
 }  # fmt: skip
 
 
+# Annotations that do not say what they contain.
+_BARE = {
+    id(typing.List): ("List", "List[int]"),  # noqa: UP006
+    id(typing.Dict): ("Dict", "Dict[int, int]"),  # noqa: UP006
+    id(typing.Tuple): ("Tuple", "Tuple[int]"),  # noqa: UP006
+    id(typing.Optional): ("Optional", "Optional[int]"),
+}
+
+
 def type_of(annotation: Any) -> T.JitType:
     """The type of a Python annotation; raises TypeError if TorchScript has none."""
     try:
@@ -93,6 +102,10 @@ def type_of(annotation: Any) -> T.JitType:
         pass
     if isinstance(annotation, T.JitType):
         return annotation
+    bare = _BARE.get(id(annotation))
+    if bare is not None:
+        what = "contained types" if bare[0] == "Dict" else "a contained type"
+        raise RuntimeError(f"Attempted to use {bare[0]} without {what}. Please add {what}, e.g. {bare[1]}")
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is not None:
         return _generic(origin, inside, annotation)
