@@ -1,7 +1,10 @@
 """The kit for devices: lines, status, page."""
 
+import importlib.util
 import subprocess
 import sys
+
+import pytest
 
 
 def check(*arguments, **options):
@@ -32,3 +35,29 @@ def test_a_device_that_is_wrong_fails(tmp_path):
     lines = done.stdout.splitlines()
     assert done.returncode == 1 and "pass cos" in lines and any(line.startswith("FAIL sin: ") for line in lines)
     assert lines[-1] == "device-check wrongchip 1/2"
+
+
+@pytest.mark.parametrize("name", ["opencl", "lazy", "xla"])
+def test_the_devices_in_the_tree_pass(name):
+    if importlib.util.find_spec({"opencl": "pyopencl", "xla": "jaxlib"}.get(name, "flambeau")) is None:
+        pytest.skip(f"what {name} needs is not installed")
+    done = check(name, "--ops", "add|mm|sort|views|factories|random|save_and_load|streams|compiled_training|fft_fft")
+    if "expected an OpenCL" in done.stderr:
+        pytest.skip("no OpenCL driver")
+    assert done.returncode == 0 and done.stdout.endswith(f"device-check {name} 10/10\n"), done.stdout + done.stderr
+    if name == "opencl":  # what it has no dtype for runs on the host, and the reason is said
+        assert "\nhost fft_fft: mm: C has no type for elements of torch.complex64" in done.stdout
+
+
+def test_what_a_device_refuses_to_have_elements_of_is_listed(tmp_path):
+    (tmp_path / "realchip.py").write_text(
+        "from flambeau.backends import register_device\n"
+        "from flambeau.backends.reference import pointwise, reduction\n"
+        "def refuse(expr, operands, out, dtype):\n"
+        "    if expr.name == 'cos': raise NotImplementedError('realchip has no type for elements of torch.complex64')\n"
+        "    pointwise(expr, operands, out, dtype)\n"
+        "register_device('realchip', pointwise=refuse, reduction=reduction)\n"
+    )
+    done = check("realchip", "--module", "realchip", "--ops", "sin|cos", cwd=tmp_path)
+    assert "lacks cos: the device has no elements of complex64" in done.stdout and done.returncode == 0
+    assert done.stdout.endswith("device-check realchip 1/1\n")

@@ -29,6 +29,7 @@ class RegisteredDevice:
     def __init__(self, name: str, key: int, host_fallback: bool, **properties: Any) -> None:
         self.name, self.key, self.host_fallback = name, key, host_fallback
         self._launches = 0
+        self.host_reasons: dict[str, str] = {}  # of the operators that ran on the host
         self.native_launches = ctypes.c_int64()  # of native programs, which count in memory
         self.host_readable: bool = properties.get("host_readable", False)
         self.dtypes: frozenset[Any] | None = properties.get("dtypes")
@@ -296,6 +297,7 @@ class RegisteredDevice:
                 f"[{name}] expected a device with a kernel or decomposition for it, got {self.name}{why}"
             ) from refusal
         self.host_calls += 1
+        self.host_reasons[name] = str(refusal) if refusal is not None else _absence(name)
 
     def _on_host_into(self, record: str, named: dict[str, Any], outs: tuple[Any, ...], refusal: Any) -> None:
         """A record on the host, its result copied into tensors of the device."""
@@ -335,6 +337,13 @@ class RegisteredDevice:
             for device_side, host_side in pairs:
                 device_side.copy_(host_side)
         return back(result)
+
+
+def _absence(name: str) -> str:
+    """Why an operator has no definition by others."""
+    from flambeau.ops.rules import definition
+
+    return definition.absent.get(name, "no kernel and no definition by other operators")
 
 
 def tensors_in(values: Any) -> Iterator[Any]:
