@@ -113,7 +113,7 @@ def register_device(
     host_fallback  what the device lacks or refuses (NotImplementedError): False raises, True runs it on the CPU with copies
                    both ways, and counts it in `host_calls`.
     host_readable  the host may read the device's memory at its addresses; by default where it comes from the host.
-    dtypes         what kernels compute with; None for all.
+    dtypes         what kernels compute with; None for all, or for those that C has where there is a printer.
     accelerator    `flambeau.accelerator` speaks of it on machines without CUDA; by default where it has memory of its own.
     lacks          patterns of operators that the device cannot have, with the reason: `flambeau device-check` lists them.
     pin, unpin     (address, bytes): lock host memory for quick copies and let it go, for `Tensor.pin_memory`.
@@ -121,6 +121,10 @@ def register_device(
     """
     if (allocate is None) != (free is None):
         raise ValueError("[register_device] expected both allocate and free or neither, got one")
+    if dtypes is None and printer is not None:
+        from flambeau.backends.c99 import STORED
+
+        dtypes = STORED
     key = _C._register_device(name, allocate, free, pooled)
     properties = {
         "host_readable": allocate is None if host_readable is None else host_readable,

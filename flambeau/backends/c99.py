@@ -14,7 +14,7 @@ from typing import Any
 
 import flambeau as fl
 
-__all__ = ["SPECIAL", "VOCABULARY", "WITHOUT", "CExpression", "compute_type", "storage_type"]
+__all__ = ["SPECIAL", "STORED", "VOCABULARY", "WITHOUT", "CExpression", "compute_type", "storage_type"]
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "bitand": "&", "bitor": "|", "bitxor": "^", "lt": "<", "le": "<=", "gt": ">",
@@ -171,7 +171,7 @@ VOCABULARY = frozenset(
     {*_INFIX, *_PREFIX, *_LIBRARY, *_REAL, *_INTEGER, *_IDENTITY, *WITHOUT, "where", "div", "const", "arg", "load"}
 )
 
-_STORED = {
+STORED = {  # types in memory of elements
     fl.bool: "uchar", fl.uint8: "uchar", fl.int8: "char", fl.int16: "short", fl.int32: "int", fl.int64: "long",
     fl.float32: "float", fl.float64: "double", fl.float16: "ushort", fl.bfloat16: "ushort",
 }  # fmt: skip
@@ -180,7 +180,7 @@ _STORED = {
 def storage_type(dtype: Any) -> str:
     """What elements of a dtype are in memory."""
     try:
-        return _STORED[dtype]
+        return STORED[dtype]
     except KeyError:
         raise NotImplementedError(f"C has no type for elements of {dtype}") from None
 
