@@ -188,3 +188,34 @@ def test_helpers_of_training_programs(tmp_path):
     serialization.save({"x": fl.ones(2, device="xla")}, tmp_path / "x.pt")
     assert serialization.load(tmp_path / "x.pt")["x"].device.type == "cpu"
     assert "stablehlo" in xm.get_stablehlo([fl.ones(2, device="xla") + 1])
+
+
+def test_data_parallel_training_in_one_process():
+    import flambeau.distributed as dist
+    from flambeau.xla.distributed import xla_backend  # noqa: F401
+
+    dist.init_process_group("xla", init_method="xla://")
+    try:
+        x = fl.ones(3, device="xla")
+        dist.all_reduce(x)
+        rows = [fl.zeros(3, device="xla")]
+        dist.all_gather(rows, x * 2)
+        assert x.tolist() == [1, 1, 1] and rows[0].tolist() == [2, 2, 2] and dist.get_world_size() == 1
+        model = fl.nn.parallel.DistributedDataParallel(fl.nn.Linear(2, 2).to("xla"), gradient_as_bucket_view=True)
+        model(fl.ones(1, 2, device="xla")).sum().backward()
+        xla.sync()
+        assert model.module.weight.grad.tolist() == [[1, 1], [1, 1]]
+    finally:
+        dist.destroy_process_group()
+
+
+def test_reports_of_training_programs(capsys):
+    from flambeau.xla.test import test_utils
+
+    test_utils.print_training_update("xla:0", 3, fl.tensor(0.5), 10.0, 9.0, epoch=1)
+    test_utils.print_test_update("xla:0", 93.75, epoch=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert "Step=3 Loss=0.50000 Rate=10.00" in lines[0] and lines[1].endswith("Epoch=1 Accuracy=93.75")
+    assert test_utils.get_summary_writer(None) is None
+    test_utils.write_to_summary(None, 1, {"Loss": 1.0})
+    test_utils.close_summary_writer(None)
