@@ -85,8 +85,8 @@ def mlp(name: str) -> models.Task:
     sizes, batch = MLPS[name]
     fl.manual_seed(0)
     layers: list[Any] = []
-    for given, made in itertools.pairwise(sizes):
-        layers += [fl.nn.Linear(given, made), fl.nn.ReLU()]
+    for inputs, outputs in itertools.pairwise(sizes):
+        layers += [fl.nn.Linear(inputs, outputs), fl.nn.ReLU()]
     data = fl.randn(batch, sizes[0]), fl.randint(0, sizes[-1], (batch,))
     return models.Task(fl.nn.Sequential(*layers[:-1]), lambda step: data, F.cross_entropy)
 
