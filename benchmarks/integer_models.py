@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import sys
 from collections.abc import Callable
@@ -43,17 +44,14 @@ MODELS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
 
 def _quantized(torch: Any, model: Any, x: Any) -> Any:
     """By exported programs, with the quantizer for x86."""
-    if torch is flambeau:
-        from flambeau.ao.quantization.quantize_pt2e import convert_pt2e, prepare_pt2e
-        from flambeau.ao.quantization.quantizer import x86_inductor_quantizer as x86
-    else:
-        import torchao.quantization.pt2e.quantizer.x86_inductor_quantizer as x86
-        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    pt2e = "flambeau.ao.quantization" if torch is flambeau else "torchao.quantization.pt2e"
+    flow: Any = importlib.import_module(f"{pt2e}.quantize_pt2e")
+    x86: Any = importlib.import_module(f"{pt2e}.quantizer.x86_inductor_quantizer")
     quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
-    prepared = prepare_pt2e(torch.export.export(model, (x,)).module(), quantizer)
+    prepared = flow.prepare_pt2e(torch.export.export(model, (x,)).module(), quantizer)
     for _ in range(2):
         prepared(x)
-    return convert_pt2e(prepared)
+    return flow.convert_pt2e(prepared)
 
 
 def _evaluation(torch: Any, function: Any, x: Any) -> Callable[[], Any]:
@@ -82,7 +80,7 @@ def runs_of(name: str, libraries: dict[str, Any], threads: int) -> dict[str, Cal
     for library, torch in libraries.items():
         torch.manual_seed(0)
         model, x = build(torch).eval(), torch.randn(*shape)
-        config = flambeau._inductor.config if torch is flambeau else torch._inductor.config
+        config: Any = importlib.import_module(f"{torch.__name__}._inductor.config")
         config.freezing = True
         with torch.no_grad():
             quantized = _quantized(torch, model, x)

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import integer_models  # noqa: E402
 import models  # noqa: E402
 
 import flambeau  # noqa: E402
@@ -150,56 +151,16 @@ def autocast() -> Iterator[Line]:
     )
 
 
-class _Block(flambeau.nn.Module):
-    """One layer of BERT-base."""
-
-    def __init__(self, width: int = 768, heads: int = 12) -> None:
-        super().__init__()
-        nn = flambeau.nn
-        self.heads = heads
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
-
-    def forward(self, x: Any) -> Any:
-        functional = flambeau.nn.functional
-        parts = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(parts[0], parts[1], parts[2]).transpose(1, 2).flatten(2)
-        x = self.first(x + self.out(mixed))
-        return self.second(x + self.down(functional.gelu(self.up(x))))
-
-
-def integer_models() -> Iterator[Line]:
-    """Static int8 against our own float32, both compiled with frozen weights."""
-    from flambeau._inductor import config
-    from flambeau.ao.quantization import get_default_qconfig_mapping
-    from flambeau.ao.quantization.quantize_fx import convert_fx, prepare_fx
-
-    bert = flambeau.nn.Sequential(*(_Block() for _ in range(12)))
-    for name, model, x in (
-        ("ResNet-18", models.make(flambeau, "resnet18").model, flambeau.randn(1, 3, 224, 224)),
-        ("BERT-base, 128 tokens", bert, flambeau.randn(1, 128, 768)),
-    ):
-        model = model.eval()
-        with flambeau.no_grad():
-            prepared = prepare_fx(model, get_default_qconfig_mapping("x86"), (x,))
-            for _ in range(3):
-                prepared(x)
-            quantized = convert_fx(prepared)
-            config.freezing = True
-            fast, whole = flambeau.compile(quantized), flambeau.compile(model)
-
-        def evaluate(f: Any, x: Any = x) -> None:
-            with flambeau.no_grad():
-                f(x)
-
-        runs: Runs = {"flambeau int8": lambda f=fast: evaluate(f), "flambeau float32": lambda f=whole: evaluate(f)}
-        yield Line(f"{name}, int8", 0, runs)
+def whole_models() -> Iterator[Line]:
+    """Static int8 beside our own float32, PyTorch's int8 and onnxruntime's, all compiled with frozen weights."""
+    threads = flambeau.get_num_threads()
+    for name in integer_models.MODELS:
+        yield Line(f"{name}, int8", 0, integer_models.runs_of(name, libraries(), threads))
 
 
 # ---------------------------------------------------------------------------------------------- measuring
 
-SECTIONS = (products, decoding, convolutions, autocast, integer_models)
+SECTIONS = (products, decoding, convolutions, autocast, whole_models)
 
 
 def best_times(runs: Runs, rounds: int) -> dict[str, float]:
