@@ -1,5 +1,6 @@
 """quantize_ and its configurations, in torchao's shape: near the originals, smaller, compiled, saved, under the alias."""
 
+import importlib.util
 import io
 import subprocess
 import sys
@@ -18,6 +19,10 @@ from flambeau.ao.torchao.quantization import (
     PerRow,
     QuantizedLinear,
     quantize_,
+)
+
+without_torchao = pytest.mark.skipif(
+    importlib.util.find_spec("torchao") is not None, reason="the alias stands aside for torchao itself"
 )
 
 CONFIGURATIONS = {
@@ -97,6 +102,7 @@ def test_which_layers_are_taken():
         Int4WeightOnlyConfig(group_size=7)
 
 
+@without_torchao
 def test_under_the_name_of_torchao():
     program = (
         "import flambeau.as_torch, torch, torchao\n"
@@ -111,6 +117,7 @@ def test_under_the_name_of_torchao():
     assert done.stdout.split() == ["Int8Linear", "flambeau.ao.quantization.quantize_pt2e"], done.stderr
 
 
+@without_torchao
 def test_libraries_that_look_for_torchao_do_without_it():
     pytest.importorskip("transformers")
     program = (
