@@ -205,8 +205,9 @@ class Refusal:
 TOLERANCE = {"float32": 2e-4, "float64": 1e-6, "bfloat16": 5e-2, "float16": 1e-2, "complex64": 2e-4, "complex128": 1e-6}
 
 
-def close(a: Any, b: Any, tolerance: float = 0.0, derivative: bool = False) -> bool:
-    """Whether outcome `b` is the wanted `a`; what is refused there may have a meaning here."""
+def close(a: Any, b: Any, tolerance: float = 0.0, derivative: bool = False, least: float = 0.0) -> bool:
+    """Whether outcome `b` is the wanted `a`; what is refused there may have a meaning here. Floating point numbers are
+    compared with the tolerance of their dtype, or `least`."""
     if isinstance(a, Refusal) or isinstance(b, Refusal):
         return isinstance(a, Refusal)
     if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
@@ -216,8 +217,9 @@ def close(a: Any, b: Any, tolerance: float = 0.0, derivative: bool = False) -> b
             if len(b) != 3 or a[:2] != b[:2]:
                 return False
             own = TOLERANCE.get(a[0].split(".")[-1], 0.0)
+            own = max(own, least) if own else 0.0
             return close(a[2], b[2], 10 * own if derivative else own, derivative)
-        return len(a) == len(b) and all(close(x, y, tolerance, derivative) for x, y in zip(a, b))
+        return len(a) == len(b) and all(close(x, y, tolerance, derivative, least) for x, y in zip(a, b))
     if isinstance(a, complex) and isinstance(b, complex):
         if any(x != x or x in (float("inf"), -float("inf")) for x in (a.real, a.imag, b.real, b.imag)):
             return True  # which parts overflow is not defined

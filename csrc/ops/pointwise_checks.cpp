@@ -21,6 +21,13 @@ void alpha(const PointwiseDef& def, const Value* const*, const Scalar* params, D
            ", got a float: For integral input tensors, argument alpha must not be a floating point number.");
   FL_CHECK(!a.is_complex() || is_complex(common), "[", def.name, "] expected a real alpha for a ",
            name_of(common), " result, got a complex one");
+  check_fits(def.name, a, common);
+}
+
+// Numbers beside tensors have to fit the dtype of the result.
+void fitting_numbers(const PointwiseDef& def, const Value* const* operand, const Scalar*, DType common) {
+  for (int i = 0; i < def.operands; ++i)
+    if (!operand[i]->is_tensor()) check_fits(def.name, operand[i]->to_scalar(), common);
 }
 
 void subtraction(const PointwiseDef& def, const Value* const* operand, const Scalar* params, DType common) {
@@ -53,7 +60,7 @@ void scalar_value(const PointwiseDef& def, const Value* const* operand, const Sc
   const Value& value = *operand[2];
   FL_CHECK(!value.is_tensor() || value.tensor_impl()->sizes.empty(), "[", def.name,
            "] expected a number or a 0-d tensor as value, got shape ", value.tensor().sizes());
-  FL_CHECK(!is_complex(dtype_of(value)) || is_complex(common), "[", def.name,
+  FL_CHECK(!is_complex(dtype_of(value)) || is_complex(common) || common == DType::Bool, "[", def.name,
            "] expected a real value for a ", name_of(common), " tensor, got a complex one");
   FL_CHECK(dtype_of(*operand[1]) == DType::Bool, "[", def.name, "] expected a bool mask, got ",
            name_of(dtype_of(*operand[1])), ": ", def.name,
@@ -100,6 +107,7 @@ PointwiseCheck find_check(const char* name) {
                {"subtraction", subtraction},
                {"mask_condition", mask_condition},
                {"no_bool", no_bool},
+               {"fitting_numbers", fitting_numbers},
                {"no_integer_division", no_integer_division},
                {"scalar_value", scalar_value},
                {"same_dtype", same_dtype},

@@ -144,11 +144,11 @@ def _depending(result: Any, on: Any) -> Any:
 
 
 def _as_in_the_kernel(x: Any, dtype: Any) -> Any:
-    """An operand in the dtype of the result, in which kernels compute: integers do not wrap, and booleans can be
-    subtracted. Python scalars take that dtype anyway."""
-    if not isinstance(x, fl.Tensor) or x.is_floating_point() or x.is_complex() or x._is_wrapped_number():
+    """An operand in the dtype of the result, in which kernels compute: integers do not wrap, booleans can be
+    subtracted, and real numbers have complex logarithms beside complex ones. Python scalars take that dtype anyway."""
+    if not isinstance(x, fl.Tensor) or x.is_complex() or x._is_wrapped_number():
         return x
-    return x.to(dtype)
+    return x if x.is_floating_point() and not dtype.is_complex else x.to(dtype)
 
 
 def gradient(name: str, operand: int, g: Any, args: tuple[Any, ...], out: Any) -> Any:
@@ -161,9 +161,10 @@ def gradient(name: str, operand: int, g: Any, args: tuple[Any, ...], out: Any) -
     values = {n: _as_in_the_kernel(x, g.dtype) for n, x in zip(names, args)}
     complex_valued = any(isinstance(x, fl.Tensor) and x.is_complex() for x in (g, out, *args))
     vjp = record.vjp
+    conjugates = isinstance(vjp, dict) and not select and "c" in vjp  # by itself
     if isinstance(vjp, dict):
         vjp = vjp[values[select]] if select else vjp.get("c" if complex_valued else "f", vjp.get(""))
-    holomorphic = complex_valued and "nonholomorphic" not in record.tags
+    holomorphic = complex_valued and not conjugates and "nonholomorphic" not in record.tags
     values.update(g=g.conj_physical() if holomorphic and g.is_complex() else g, out=out)
     leaves = [expr.arg("g"), *(expr.arg(n) for n in names if n != select), expr.arg("out")]
     derivative = vjp(*leaves)[operand]

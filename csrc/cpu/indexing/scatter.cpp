@@ -225,7 +225,8 @@ Tensor scatter_with(const char* op, const Tensor& self, int64_t dim, const Tenso
 Tensor scatter_number(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
                       Combine how) {
   check_fits("scatter", value, self.dtype());
-  FL_CHECK(!value.is_complex() || is_complex(self.dtype()), "[scatter] expected a real value for ",
+  FL_CHECK(!value.is_complex() || is_complex(self.dtype()) || self.dtype() == DType::Bool,
+           "[scatter] expected a real value for ",
            name_of(self.dtype()), ", got a complex one");
   const int64_t d = check_scatter("scatter", self, dim, index, {});
   self.bump_version();

@@ -30,6 +30,8 @@ def cosine_similarity(x1: fl.Tensor, x2: fl.Tensor, dim: int = 1, eps: float = 1
         raise RuntimeError(f"[cosine_similarity] expected floating point tensors, got {dtype}")
     x1, x2 = fl.broadcast_tensors(x1.to(dtype), x2.to(dtype))
     one, two = (_length(x, dim, eps) for x in (x1, x2))
+    if dtype == fl.float16 and eps < fl.finfo(dtype).smallest_normal:
+        return ((x1 / one) * (x2 / two)).sum(dim)  # `eps` is 0 in half, and vectors without elements are orthogonal
     # Divided by one length before, the products cannot overflow; by the other after, it costs no pass.
     return ((x1 / one) * x2).sum(dim) / two.squeeze(dim)
 

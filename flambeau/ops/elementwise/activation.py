@@ -106,6 +106,12 @@ def rrelu(
 
 # ---------------------------------------------------------------- exponential units
 
+
+def exponential_slope(x: e.Expr, above: e.Expr, scale: e.Expr, exponent: e.Expr) -> e.Expr:
+    """`above` for positive x, else scale * exp(exponent); where the slope jumps, at 0, its own slope is 0."""
+    return e.where(x > 0, above, e.where(x < 0, scale * e.exp(exponent), scale))
+
+
 pointwise(
     "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
     lambda x, alpha, scale, stretch: e.where(x <= 0, e.expm1(x * stretch) * (alpha * scale), x * scale),
@@ -113,7 +119,7 @@ pointwise(
     module="_ops",
     method=False,
     vjp=lambda g, x, alpha, scale, stretch, out: (
-        e.where(x > 0, g * scale, g * (stretch * (alpha * scale)) * e.exp(x * stretch)),
+        exponential_slope(x, g * scale, g * (stretch * (alpha * scale)), x * stretch),
     ),
 )
 
@@ -123,7 +129,7 @@ pointwise(
     dtypes="f",
     method=False,
     out=False,
-    vjp=lambda g, x, out: (e.where(x > 0, g * SELU_SCALE, g * (SELU_ALPHA * SELU_SCALE) * e.exp(x)),),
+    vjp=lambda g, x, out: (exponential_slope(x, g * SELU_SCALE, g * (SELU_ALPHA * SELU_SCALE), x),),
 )
 
 pointwise(
@@ -132,7 +138,7 @@ pointwise(
     dtypes="f",
     method=False,
     out=False,
-    vjp=lambda g, x, alpha, out: (e.where(x > 0, g, g * e.exp(x / alpha)),),
+    vjp=lambda g, x, alpha, out: (exponential_slope(x, g, g, x / alpha),),
 )
 
 pointwise(

@@ -18,7 +18,11 @@ def scaled(alpha: e.Expr, x: e.Expr) -> e.Expr:
 
 add = pointwise(
     "add.Tensor(Tensor self, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor",
-    {"c": lambda x, y, alpha: x + scaled(alpha, y), "": lambda x, y, alpha: x + alpha * y},
+    {
+        "b": lambda x, y, alpha: e.lor(x, e.land(y, alpha != 0)),
+        "c": lambda x, y, alpha: x + scaled(alpha, y),
+        "": lambda x, y, alpha: x + alpha * y,
+    },
     dtypes="bifc",
     check="alpha",
     stored={"i": "add"},
@@ -131,7 +135,12 @@ def div_mode(self: fl.Tensor, other: fl.Tensor | Scalar, *, rounding_mode: str |
         return fl.floor_divide(self, other)
     if rounding_mode == "trunc":
         if fl.result_type(self, other) in (fl.float16, fl.bfloat16):
-            return fl.trunc(fl.true_divide(self, other))  # the quotient is rounded to the dtype first
+            # The quotient is rounded to the dtype first; its derivative is that of a step function, zero.
+            quotient = fl.true_divide(*(x.detach() if isinstance(x, fl.Tensor) else x for x in (self, other)))
+            whole = fl._ops._div_trunc(quotient, 1)
+            if not any(isinstance(x, fl.Tensor) and x.requires_grad for x in (self, other)):
+                return whole
+            return fl.where(fl.ones_like(whole, dtype=fl.bool), whole, fl._ops._div_trunc(self, other))
         return fl._ops._div_trunc(self, other)
     raise RuntimeError(f"[div] expected rounding_mode to be one of None, 'trunc' or 'floor', got {rounding_mode!r}")
 
@@ -243,6 +252,7 @@ clamp_min = pointwise(
     "clamp_min(Tensor self, Tensor|Scalar min) -> Tensor",
     lambda x, lo: e.maximum(x, lo),
     dtypes="bif",
+    check="fitting_numbers",
     vjp=lambda g, x, lo, out: (e.where(x >= lo, g, 0), e.where(x < lo, g, 0)),
 )
 
@@ -250,6 +260,7 @@ clamp_max = pointwise(
     "clamp_max(Tensor self, Tensor|Scalar max) -> Tensor",
     lambda x, hi: e.minimum(x, hi),
     dtypes="bif",
+    check="fitting_numbers",
     vjp=lambda g, x, hi, out: (e.where(x <= hi, g, 0), e.where(x > hi, g, 0)),
 )
 
@@ -257,6 +268,7 @@ pointwise(
     "_clamp(Tensor self, Tensor|Scalar min, Tensor|Scalar max) -> Tensor",
     lambda x, lo, hi: e.minimum(e.maximum(x, lo), hi),
     dtypes="bif",
+    check="fitting_numbers",
     vjp=lambda g, x, lo, hi, out: (
         e.where(e.land(x >= lo, x <= hi), g, 0),
         e.where(e.land(lo < hi, x < lo), g, 0),
