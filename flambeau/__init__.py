@@ -49,6 +49,7 @@ int = _C.int32
 long = _C.int64
 short = _C.int16
 bool = _C.bool
+chalf = _C.complex32
 cfloat = _C.complex64
 cdouble = _C.complex128
 

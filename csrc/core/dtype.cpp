@@ -24,6 +24,11 @@ void refuse_stored_only(DType t) {
 
 DType promote(DType a, DType b) {
   if (a == b) return a;
+  if (__builtin_expect(a == DType::ComplexHalf, 0)) {
+    if (b == DType::Bool || b == DType::Half || (is_integral(b) && !is_stored_only(b))) return a;
+    if (!is_stored_only(b)) return promote(DType::ComplexFloat, b);
+  }
+  if (__builtin_expect(b == DType::ComplexHalf && !is_stored_only(a), 0)) return promote(b, a);
   if (__builtin_expect(is_stored_only(a) || is_stored_only(b), 0)) {
     const bool floats = is_floating(a) && !is_float8(a), float_other = is_floating(b) && !is_float8(b);
     FL_CHECK((floats || float_other) && !is_float8(a) && !is_float8(b),

@@ -34,9 +34,10 @@ enum class DType : int8_t {
   Float8E4M3Fnuz,
   Float8E5M2Fnuz,
   Float8E8M0,
+  ComplexHalf,
 };
 constexpr int kDTypes = 12;     // those that kernels compute with
-constexpr int kAllDTypes = 20;  // and those that are only stored
+constexpr int kAllDTypes = 21;  // and those that are only stored
 
 struct Half {
   _Float16 value;
@@ -82,7 +83,7 @@ using complex128 = std::complex<double>;
   X(ComplexFloat, ::fl::complex64, "complex64", 'c') \
   X(ComplexDouble, ::fl::complex128, "complex128", 'c')
 
-// The same for the dtypes that are only stored; the C++ type has the size.
+// The same for the dtypes that are only stored; the C++ type has the size. Two halves compute as a complex64.
 #define FL_FOR_STORED_DTYPES(X)                      \
   X(UInt16, uint16_t, "uint16", 'i')                 \
   X(UInt32, uint32_t, "uint32", 'i')                 \
@@ -91,7 +92,8 @@ using complex128 = std::complex<double>;
   X(Float8E5M2, uint8_t, "float8_e5m2", 'f')         \
   X(Float8E4M3Fnuz, uint8_t, "float8_e4m3fnuz", 'f') \
   X(Float8E5M2Fnuz, uint8_t, "float8_e5m2fnuz", 'f') \
-  X(Float8E8M0, uint8_t, "float8_e8m0fnu", 'f')
+  X(Float8E8M0, uint8_t, "float8_e8m0fnu", 'f')      \
+  X(ComplexHalf, uint32_t, "complex32", 'c')
 
 constexpr const char* name_of(DType t) {
   constexpr const char* names[] = {
@@ -131,7 +133,7 @@ constexpr bool is_stored_only(DType t) {
   return static_cast<int>(t) >= kDTypes;
 }
 constexpr bool is_float8(DType t) {
-  return t >= DType::Float8E4M3;
+  return t >= DType::Float8E4M3 && t <= DType::Float8E8M0;
 }
 constexpr bool is_unsigned(DType t) {
   return t == DType::Bool || t == DType::UInt8 || (t >= DType::UInt16 && t <= DType::UInt64);
@@ -141,15 +143,21 @@ constexpr bool is_reduced(DType t) {
   return t == DType::Half || t == DType::BFloat16;
 }
 constexpr DType real_of(DType t) {
-  return t == DType::ComplexFloat ? DType::Float : t == DType::ComplexDouble ? DType::Double : t;
+  return t == DType::ComplexFloat    ? DType::Float
+         : t == DType::ComplexDouble ? DType::Double
+         : t == DType::ComplexHalf   ? DType::Half
+                                     : t;
 }
 constexpr DType complex_of(DType t) {
-  return t == DType::Double || t == DType::ComplexDouble ? DType::ComplexDouble : DType::ComplexFloat;
+  return t == DType::Double || t == DType::ComplexDouble ? DType::ComplexDouble
+         : t == DType::Half || t == DType::ComplexHalf   ? DType::ComplexHalf
+                                                         : DType::ComplexFloat;
 }
-// The type in which kernels compute: reduced floats in float, all integers and bool in int64, complex64 in
-// itself.
+// The type in which kernels compute: reduced floats in float, all integers and bool in int64, complex32 in
+// complex64, others in themselves.
 constexpr DType compute_of(DType t) {
   return is_reduced(t) || is_float8(t)              ? DType::Float
+         : t == DType::ComplexHalf                  ? DType::ComplexFloat
          : (class_of(t) == 'i' || t == DType::Bool) ? DType::Int64
                                                     : t;
 }
@@ -214,9 +222,12 @@ inline To convert(const From& x) {
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
-    // Out of range is undefined in C++: go through int64 as the hardware does, so that narrow types wrap.
-    const bool fits = x >= From(-9.223372036854775808e18) && x < From(9.223372036854775808e18);
-    return static_cast<To>(fits ? static_cast<int64_t>(x) : std::numeric_limits<int64_t>::min());
+    // Out of range is undefined in C++: go through the integer that the hardware converts to, the least of
+    // which stands for what does not fit. Narrow types keep its low bits.
+    using Whole = std::conditional_t<(sizeof(To) < 8), int32_t, int64_t>;
+    constexpr From bound = sizeof(To) < 8 ? From(2147483648.0) : From(9.223372036854775808e18);
+    const bool fits = x >= -bound && x < bound;
+    return static_cast<To>(fits ? static_cast<Whole>(x) : std::numeric_limits<Whole>::min());
   } else {
     return static_cast<To>(x);
   }

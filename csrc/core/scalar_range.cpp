@@ -19,6 +19,7 @@ bool real_fits(double x, DType t) {
     case DType::Float8E5M2Fnuz:
       return !std::isfinite(x) || std::abs(x) <= 57344.0;
     case DType::Half:
+    case DType::ComplexHalf:
       return !std::isfinite(x) || std::abs(x) <= 65504.0;
     case DType::BFloat16:
       return !std::isfinite(x) || std::abs(x) <= 0x1.fep127;

@@ -41,9 +41,21 @@ uint64_t to_unsigned(double value) {
   return static_cast<uint64_t>(convert<int64_t>(value));
 }
 
+complex64 load_complex_half(const char* p) {
+  Half parts[2];
+  std::memcpy(static_cast<void*>(parts), p, sizeof parts);
+  return {parts[0], parts[1]};
+}
+void store_complex_half(char* p, complex64 value) {
+  const Half parts[2] = {value.real(), value.imag()};
+  std::memcpy(p, static_cast<const void*>(parts), sizeof parts);
+}
+
 void store_scalar(const Scalar& value, DType t, void* p) {
   if (is_float8(t)) {
     *static_cast<uint8_t*>(p) = store_float8(t, value.to<float>());
+  } else if (t == DType::ComplexHalf) {
+    store_complex_half(static_cast<char*>(p), value.to<complex64>());
   } else if (is_stored_only(t)) {
     const int64_t bits =
         value.is_integral() ? value.i : static_cast<int64_t>(to_unsigned(value.to<double>()));
@@ -58,6 +70,7 @@ void store_scalar(const Scalar& value, DType t, void* p) {
 
 Scalar load_stored(DType t, const void* p) {
   if (is_float8(t)) return Scalar(static_cast<double>(load_float8(t, *static_cast<const uint8_t*>(p))));
+  if (t == DType::ComplexHalf) return Scalar(complex128(load_complex_half(static_cast<const char*>(p))));
   const int64_t value = load_unsigned(t, static_cast<const char*>(p));
   // Beyond int64 the nearest float is all that a Scalar can hold.
   if (t == DType::UInt64 && value < 0) return Scalar(static_cast<double>(static_cast<uint64_t>(value)));

@@ -1,4 +1,4 @@
-// Conversion of the dtypes that are only stored: wide unsigned integers and 8-bit floats.
+// Conversion of the dtypes that are only stored: wide unsigned integers, 8-bit floats and pairs of halves.
 #pragma once
 
 #include "core/scalar.h"
@@ -10,6 +10,8 @@ int64_t load_unsigned(DType t, const char* p);
 float load_float8(DType t, uint8_t code);
 void store_unsigned(DType t, char* p, int64_t value);
 uint8_t store_float8(DType t, float value);
+complex64 load_complex_half(const char* p);
+void store_complex_half(char* p, complex64 value);
 // Out of range goes through the bits of uint64.
 uint64_t to_unsigned(double value);
 

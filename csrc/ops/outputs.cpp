@@ -36,6 +36,8 @@ const char* scalar_name_of(DType t) {
       return "Float";
     case DType::Double:
       return "Double";
+    case DType::ComplexHalf:
+      return "ComplexHalf";
     case DType::ComplexFloat:
       return "ComplexFloat";
     case DType::ComplexDouble:

@@ -305,8 +305,8 @@ Tensor view_as_real(const Tensor& self) {
 }
 
 Tensor view_as_complex(const Tensor& self) {
-  FL_CHECK(self.dtype() == DType::Float || self.dtype() == DType::Double,
-           "[view_as_complex] expected a float32 or float64 tensor, got ", name_of(self.dtype()));
+  FL_CHECK(self.dtype() == DType::Half || self.dtype() == DType::Float || self.dtype() == DType::Double,
+           "[view_as_complex] expected a float16, float32 or float64 tensor, got ", name_of(self.dtype()));
   FL_CHECK(self.dim() > 0,
            "[view_as_complex] expected a last dimension of size 2, got a 0-d tensor: Input tensor "
            "must have one or more dimensions");

@@ -77,6 +77,10 @@ PyObject* tensor_tolist(PyObject* self, PyObject*) {
     check_stored("tolist", t);
     if (t.dtype() == DType::UInt64) return nested<uint64_t>(t, 0, t.raw());
     if (is_stored_only(t.dtype())) {
+      if (is_complex(t.dtype())) {
+        const Tensor known = to_dtype(t, compute_of(t.dtype()));
+        return nested<complex64>(known, 0, known.raw());
+      }
       const Tensor known = to_dtype(t, is_float8(t.dtype()) ? DType::Float : DType::Int64);
       return is_float8(t.dtype()) ? nested<float>(known, 0, known.raw())
                                   : nested<int64_t>(known, 0, known.raw());
@@ -197,7 +201,10 @@ PyObject* from_data(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
           dtype = default_dtype();
       }
     // Dtypes that are only stored are filled with wide numbers first.
-    const DType wide = !is_stored_only(dtype) ? dtype : shape.kind >= 2 ? DType::Double : DType::Int64;
+    const DType wide = !is_stored_only(dtype) ? dtype
+                       : is_complex(dtype)    ? compute_of(dtype)
+                       : shape.kind >= 2      ? DType::Double
+                                              : DType::Int64;
     Tensor out = empty(shape.sizes, {wide, Device{}});
     if (out.numel())
       dispatch(wide, [&](auto type) {
@@ -206,7 +213,7 @@ PyObject* from_data(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         store<T>(data, at);
       });
     if (wide == dtype) return wrap(out);
-    if (!is_float8(dtype))
+    if (is_integral(dtype))
       for (int64_t i = 0; i < out.numel(); ++i)
         check_fits("tensor",
                    wide == DType::Double ? Scalar(out.data<double>()[i]) : Scalar(out.data<int64_t>()[i]),

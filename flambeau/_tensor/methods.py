@@ -208,7 +208,7 @@ def dense_dim(self: Tensor) -> int:
 
 @_method
 def chalf(self: Tensor, *, memory_format: Any = None) -> Tensor:
-    raise RuntimeError("[chalf] expected complex64 or complex128, got complex32, which this build does not have")
+    return self.to(_C.complex32, memory_format=memory_format or _C.preserve_format)
 
 
 @_method

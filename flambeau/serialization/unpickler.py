@@ -613,7 +613,7 @@ def _unknown(code: int) -> Callable[[SafeUnpickler], None]:
 
 
 _UNSUPPORTED_DTYPES = frozenset(
-    "complex32 float4_e2m1fn_x2 quint8 qint8 qint32 quint4x2 quint2x4 bits8 bits16 bits1x8 bits2x4 bits4x2".split()
+    "float4_e2m1fn_x2 quint8 qint8 qint32 quint4x2 quint2x4 bits8 bits16 bits1x8 bits2x4 bits4x2".split()
 )
 _BY_CODE: dict[bytes, Callable[[SafeUnpickler], None]] = {
     b"\x80": SafeUnpickler.proto, b"\x95": SafeUnpickler.frame, b"(": SafeUnpickler.mark, b".": SafeUnpickler.stop,

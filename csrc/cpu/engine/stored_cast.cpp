@@ -14,6 +14,7 @@ constexpr int64_t kBlock = 256;
 
 // What the elements of two dtypes have in common.
 DType between(DType from, DType to) {
+  if (from == DType::ComplexHalf || to == DType::ComplexHalf) return DType::ComplexFloat;
   if (is_float8(from) || is_float8(to)) return DType::Float;
   const DType other = is_stored_only(from) ? to : from;
   return is_floating(other) || is_complex(other) ? DType::Double : DType::Int64;
@@ -28,7 +29,9 @@ DType carrier(DType t) {
 template <class M>
 void load(DType t, const char* src, int64_t stride, M* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i, src += stride) {
-    if (is_float8(t)) {
+    if (t == DType::ComplexHalf) {
+      to[i] = convert<M>(load_complex_half(src));
+    } else if (is_float8(t)) {
       to[i] = static_cast<M>(load_float8(t, static_cast<uint8_t>(*src)));
     } else {
       const int64_t value = load_unsigned(t, src);
@@ -40,12 +43,14 @@ void load(DType t, const char* src, int64_t stride, M* to, int64_t n) {
 template <class M>
 void store(DType t, const M* from, char* dst, int64_t stride, int64_t n) {
   for (int64_t i = 0; i < n; ++i, dst += stride) {
-    if (is_float8(t))
-      *dst = static_cast<char>(store_float8(t, static_cast<float>(from[i])));
+    if (t == DType::ComplexHalf)
+      store_complex_half(dst, convert<complex64>(from[i]));
+    else if (is_float8(t))
+      *dst = static_cast<char>(store_float8(t, convert<float>(from[i])));
     else if constexpr (std::is_integral_v<M>)
       store_unsigned(t, dst, from[i]);
     else
-      store_unsigned(t, dst, static_cast<int64_t>(to_unsigned(from[i])));
+      store_unsigned(t, dst, static_cast<int64_t>(to_unsigned(convert<double>(from[i]))));
   }
 }
 
@@ -74,6 +79,8 @@ void convert_run(DType from, DType to, const char* src, int64_t src_stride, char
   switch (const DType middle = between(from, to)) {
     case DType::Float:
       return convert_through<float>(middle, from, to, src, src_stride, dst, dst_stride, n);
+    case DType::ComplexFloat:
+      return convert_through<complex64>(middle, from, to, src, src_stride, dst, dst_stride, n);
     case DType::Double:
       return convert_through<double>(middle, from, to, src, src_stride, dst, dst_stride, n);
     default:

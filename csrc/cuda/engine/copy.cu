@@ -292,6 +292,8 @@ CopyKernel kernel_for(DType from, DType to) {
   }
   if (is_stored_only(from) || is_stored_only(to)) {
     const DType other = is_stored_only(from) ? to : from;
+    FL_CHECK_KIND(from != DType::ComplexHalf && to != DType::ComplexHalf, NotImplemented,
+                  "[copy_] expected a dtype that the device converts, got complex32; convert on the CPU");
     if (is_float8(from) || is_float8(to)) return copy_stored<float>;
     return is_floating(other) || is_complex(other) ? copy_stored<double> : copy_stored<int64_t>;
   }

@@ -220,8 +220,12 @@ def pow_vjp(g: e.Expr, x: e.Expr, y: e.Expr, out: e.Expr) -> tuple[e.Expr, e.Exp
 
 power = pointwise(
     "pow.Tensor_Tensor(Tensor self, Tensor|Scalar exponent) -> Tensor",
-    {"i": lambda x, y: e.ipow(x, y), "": lambda x, y: e.pow(x, y)},
-    dtypes="ifc",
+    {
+        "b": lambda x, y: e.lor(x, e.lnot(y)),
+        "i": lambda x, y: e.ipow(x, y),
+        "": lambda x, y: e.pow(x, y),
+    },
+    dtypes="bifc",
     check="integer_power",
     cases={2: square, 3: cube, -1: reciprocal, 0.5: sqrt},
     vjp=pow_vjp,

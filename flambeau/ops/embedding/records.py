@@ -86,9 +86,9 @@ def wrapped_padding(op: str, padding_idx: int | None, rows: int) -> int:
     """padding_idx counted from the front; -1 stands for none."""
     if padding_idx is None:
         return -1
-    if not -rows <= padding_idx < rows:
+    if padding_idx and not -rows <= padding_idx < rows:
         raise AssertionError(f"[{op}] expected padding_idx in [{-rows}, {rows - 1}], got {padding_idx}")
-    return padding_idx % rows
+    return padding_idx % rows if padding_idx else 0
 
 
 @composite("nn_embedding")

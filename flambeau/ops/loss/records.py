@@ -61,6 +61,14 @@ def weighted(op: str, loss: fl.Tensor, weight: fl.Tensor | None, reduction: str)
     return loss if number == 0 else loss.sum() / weight.sum() if number == 1 else loss.sum()
 
 
+def promoted(input: fl.Tensor, target: fl.Tensor) -> tuple[fl.Tensor, fl.Tensor]:
+    """Both in the dtype of both: a target without dimensions has as much say in it as one of the input's shape."""
+    if input.dtype == target.dtype or (input.dim() == 0) == (target.dim() == 0):
+        return input, target
+    dtype = fl.promote_types(input.dtype, target.dtype)
+    return input.to(dtype), target.to(dtype)
+
+
 # ---------------------------------------------------------------- elements
 
 pointwise(
@@ -155,7 +163,7 @@ def mse_loss(
 ) -> fl.Tensor:
     warn_broadcast("mse_loss", input, target)
     reduction = legacy_reduction(size_average, reduce, reduction)
-    return weighted("mse_loss", fl._ops._mse(input, target), weight, reduction)
+    return weighted("mse_loss", fl._ops._mse(*promoted(input, target)), weight, reduction)
 
 
 @composite(module="nn.functional")
@@ -169,6 +177,7 @@ def l1_loss(
 ) -> fl.Tensor:
     warn_broadcast("l1_loss", input, target)
     reduction = legacy_reduction(size_average, reduce, reduction)
+    input, target = promoted(input, target)
     return weighted("l1_loss", (input - target).abs(), weight, reduction)
 
 
@@ -185,6 +194,7 @@ def smooth_l1_loss(
         raise RuntimeError(f"[smooth_l1_loss] expected beta >= 0, got {beta}")
     warn_broadcast("smooth_l1_loss", input, target)
     reduction = legacy_reduction(size_average, reduce, reduction)
+    input, target = promoted(input, target)
     loss = (input - target).abs() if beta == 0 else fl._ops._smooth_l1(input, target, beta)
     return reduced("smooth_l1_loss", loss, reduction)
 
@@ -299,7 +309,7 @@ def poisson_elements(input: fl.Tensor, target: fl.Tensor, log_input: bool, full:
     if full:
         # Stirling's approximation of log(target!).
         stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
-        loss = loss + stirling.masked_fill(target <= 1, 0)
+        loss = loss + stirling.masked_fill(target <= 1, 0).to(loss.dtype)
     return loss
 
 
