@@ -16,6 +16,7 @@ LINT_DEPS  := ruff==0.17.4 clang-format==23.1.3 mypy==2.4.1
 TAG       = $(shell $(INSIDE) -c 'import sys; print(sys.implementation.cache_tag)')
 BUILD     = build/$(TAG)
 SANITIZE  = build/sanitize-$(TAG)
+THREADS   = build/threads-$(TAG)
 CONFIGURE = $(VENV)/bin/cmake -G Ninja -DPython_EXECUTABLE=$(abspath $(INSIDE)) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV)/bin/ninja)
 RUN       = PYTHONPATH=$(CURDIR) $(INSIDE)
 
@@ -23,7 +24,7 @@ export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := dev
-.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz races lint format sanitize sweep dev wheel cuda-wheel matrix clean replay
+.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz races lint format sanitize sanitize-threads sweep dev wheel cuda-wheel matrix clean replay
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -134,6 +135,14 @@ sanitize: $(VENV)/.flambeau-deps $(VENV)/.flambeau-test ## run the tests of nati
 	  -DFLAMBEAU_KERNEL_ARCHS=x86-64-v3 -DFLAMBEAU_OUTPUT_DIR=$(abspath $(SANITIZE))/package/flambeau
 	@$(VENV)/bin/cmake --build $(SANITIZE) -j $(JOBS)
 	$(INSIDE) tools/run_sanitized.py $(SANITIZE)
+
+# Races between threads: everything but the loops of kernels is instrumented.
+sanitize-threads: $(VENV)/.flambeau-deps $(VENV)/.flambeau-test ## run the tests that start threads under TSan
+	@mkdir -p $(THREADS)/package/flambeau
+	@test -f $(THREADS)/build.ninja || $(CONFIGURE) -S . -B $(THREADS) -DFLAMBEAU_SANITIZE=thread \
+	  -DFLAMBEAU_OUTPUT_DIR=$(abspath $(THREADS))/package/flambeau
+	@$(VENV)/bin/cmake --build $(THREADS) -j $(JOBS)
+	$(INSIDE) tools/run_sanitized.py --threads $(THREADS)
 
 # The parts of the runtime that packages need are built with the sanitizer, and linked with the kernels of this build.
 fuzz: dev ## load 10,000 damaged packages under ASan

@@ -3,6 +3,7 @@
 construction.py   making sparse tensors and taking them apart
 kernels.py        what operators do with them, written on their parts
 methods.py        methods that only they have
+semi_structured.py  matrices of which two of every four elements are there
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from flambeau.sparse.construction import (
 
 __all__ = [
     "addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum",
-    "as_sparse_gradcheck",
+    "as_sparse_gradcheck", "SparseSemiStructuredTensor", "SparseSemiStructuredTensorCUSPARSELT",
+    "SparseSemiStructuredTensorCUTLASS", "to_sparse_semi_structured",
 ]  # fmt: skip
 
 kernels.register()
@@ -170,6 +172,10 @@ def __getattr__(name: str) -> Any:
         "LongTensor": _C.int64, "IntTensor": _C.int32, "ShortTensor": _C.int16, "CharTensor": _C.int8,
         "ByteTensor": _C.uint8,
     }  # fmt: skip
+    if "SemiStructured" in name or name == "to_sparse_semi_structured":
+        from importlib import import_module
+
+        return getattr(import_module("flambeau.sparse.semi_structured"), name)
     if name not in kinds:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     legacy_type = _LegacyType(name, (), {"dtype": kinds[name], "is_sparse": True, "layout": _C.sparse_coo})

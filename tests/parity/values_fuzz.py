@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import sys
 import tempfile
 import warnings
@@ -116,7 +117,8 @@ def _again(program: Program, k: int) -> Any:
 
 def _holds(program: Program, k: int, a: Any, b: Any) -> bool:
     """Whether what differs at line `k` is noise that an earlier line brought."""
-    if k >= program.made or program.writes or isinstance(a, Refusal) or isinstance(b, Refusal):
+    before = [n for n, line in enumerate(program.lines) if re.match(r"t\d+ = ", line)][: k + 1]
+    if k >= program.made or before != list(range(k + 1)) or isinstance(a, Refusal) or isinstance(b, Refusal):
         return False
     try:
         return close(a, _again(program, k))
@@ -132,7 +134,7 @@ def differs(seed: int) -> str | None:
     for k, (a, b) in enumerate(zip(theirs, ours)):
         if program.empty and isinstance(b, Refusal):
             return None  # of nothing, PyTorch takes even what it refuses otherwise
-        if k <= program.made and close(a, b, least=least) or k > program.made and _close_derivatives(a, b, least):
+        if (k <= program.made and close(a, b, least=least)) or (k > program.made and _close_derivatives(a, b, least)):
             continue
         fault = known(program, k, a, b)
         if fault or _holds(program, k, a, b):
