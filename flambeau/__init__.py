@@ -161,6 +161,7 @@ _LAZY = {
             "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor sparse_compressed_tensor "
             "_sparse_coo_tensor_unsafe _validate_sparse_compressed_tensor_args _validate_sparse_coo_tensor_args"
         ),
+        "sparse.products": "hspmm smm sspaddmm",
         "storage": "UntypedStorage TypedStorage",
     }.items()
     for name in names.split()

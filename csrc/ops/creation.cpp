@@ -141,14 +141,26 @@ Tensor empty_as(const char* op, IntSpan size, MemoryFormat format, const Wanted&
   return pinned(empty_in(op, size, format, o), o);
 }
 
+// Of no elements that are there: what `zeros` and `empty` are in sparse layouts.
+Tensor sparse_zeros(IntSpan size, MaybeDType dtype, Layout layout, MaybeDevice device) {
+  static const Operator& op = OperatorTable::get().at("_sparse_zeros");
+  return call_tensor(op, size.vec(), Value(dtype.value_or(default_dtype())), Value(layout),
+                     Value(device.value_or(Device{})));
+}
+bool is_sparse(MaybeLayout layout) {
+  return __builtin_expect(layout && *layout != Layout::Strided, 0);
+}
+
 Tensor empty_op(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin,
                 MaybeFormat format) {
+  if (is_sparse(layout)) return sparse_zeros(size, dtype, *layout, device);
   FL_CHECK(format.value_or(MemoryFormat::Contiguous) != MemoryFormat::Preserve,
            "[empty] expected a memory format that sizes determine, got preserve_format");
   return uninitialized(empty_as("empty", size, format.value_or(MemoryFormat::Contiguous),
                                 options("empty", dtype, layout, device, pin)));
 }
 Tensor zeros(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {
+  if (is_sparse(layout)) return sparse_zeros(size, dtype, *layout, device);
   return filled(empty(size, options("zeros", dtype, layout, device, pin)), Scalar(int64_t(0)));
 }
 Tensor ones(IntSpan size, MaybeDType dtype, MaybeLayout layout, MaybeDevice device, MaybeBool pin) {

@@ -2,6 +2,8 @@
 
 construction.py   making sparse tensors and taking them apart
 kernels.py        what operators do with them, written on their parts
+factories.py      zeros, and tensors like other sparse ones
+products.py       products beyond mm: layers, sums with products, triangular systems
 methods.py        methods that only they have
 semi_structured.py  matrices of which two of every four elements are there
 """
@@ -13,7 +15,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C, _ops
 from flambeau._C import Tensor
-from flambeau.sparse import kernels
+from flambeau.sparse import factories, kernels, products
 from flambeau.sparse.construction import (
     coalesce,
     coordinates,
@@ -29,6 +31,7 @@ __all__ = [
     "SparseSemiStructuredTensorCUTLASS", "to_sparse_semi_structured",
 ]  # fmt: skip
 
+_WITH_KERNELS = (factories, kernels, products)
 kernels.register()
 
 

@@ -122,6 +122,8 @@ def add(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     if not is_sparse(self):
         return add_to_dense(self, other, alpha)
     if not is_sparse(other):
+        if self.layout is not _C.sparse_coo:
+            return add_to_dense(other if alpha == 1 else other * alpha, self, 1)
         raise RuntimeError("[add] expected add(dense, sparse), got add(sparse, dense)")
     same_shape("add", self, other)
     layout = self.layout
@@ -178,6 +180,8 @@ def mul(self: Tensor, other: Any) -> Tensor:
         return with_values(other, self * _ops._sparse_values(other))
     if not is_sparse(self) or not is_sparse(other):
         sparse, dense = (self, other) if is_sparse(self) else (other, self)
+        if sparse.dim() == 0:
+            return to_dense(sparse) * dense
         dense = dense.expand(sparse.shape)
         indices, values = parts(sparse)
         return with_values(sparse, values * gather(dense, indices))
@@ -227,6 +231,7 @@ def neg(self: Tensor) -> Tensor:
 
 kernel("neg", "negative")(neg)
 kernel("neg_", "negative_")(writes(neg))
+kernel("neg.out", "negative.out")(writes_out(neg))
 
 
 @kernel("pow.Tensor_Tensor")
@@ -346,7 +351,9 @@ def soften(op: str, self: Tensor, dim: int, dtype: Any) -> Tensor:
     if dim >= split:
         return with_values(self, function(values, dim - split + 1))
     others = [d for d in range(split) if d != dim]
-    lines, group = _ops._sparse_groups(indices[others].reshape(len(others), -1), [self.shape[d] for d in others])
+    lines, group = _ops._sparse_groups(
+        indices[others].reshape(len(others), indices.shape[1]), [self.shape[d] for d in others]
+    )
     places = group.reshape(-1, *[1] * (values.dim() - 1)).expand(values.shape)
     lowest = fl.full((lines.shape[1], *values.shape[1:]), float("-inf"), dtype=values.dtype, device=values.device)
     largest = lowest.scatter_reduce(0, places, values.detach(), "amax")
@@ -699,25 +706,6 @@ def zeros_like(self: Tensor, *, dtype: Any = None, layout: Any = None, device: A
     return _ops._sparse_compressed(
         fl.zeros_like(starts, device=device), plain, stored, self.shape, layout in COLUMNS, layout in BLOCKED
     )
-
-
-def dense_like(name: str) -> None:
-    """A strided tensor of the sizes of a sparse one; other layouts hold zeros alone."""
-
-    def like(self: Tensor, *args: Any, layout: Any = None, **options: Any) -> Tensor:
-        if layout is not _C.strided:
-            raise NotImplementedError(
-                f"[{name}] expected layout=torch.strided for values that are not zero, got sparse"
-            )
-        return getattr(fl, name)(fl.empty(self.shape, dtype=self.dtype, device=self.device), *args, **options)
-
-    kernel(name)(like)
-
-
-dense_like("ones_like")
-dense_like("full_like")
-dense_like("rand_like")
-dense_like("randn_like")
 
 
 @kernel("index.Tensor")

@@ -39,6 +39,13 @@ def sparse_to_dense(self: fl.Tensor) -> fl.Tensor:
     return to_dense(self)
 
 
+@composite("_sparse_zeros(int[] size, ScalarType dtype, Layout layout, Device device) -> Tensor", method=False)
+def sparse_zeros(size: Any, dtype: Any, layout: Any, device: Any) -> fl.Tensor:
+    from flambeau.sparse.factories import zeros
+
+    return zeros(size, dtype, layout, device)
+
+
 @vjp("_sparse_coo")
 def sparse_coo_vjp(g: fl.Tensor, indices: fl.Tensor) -> tuple[fl.Tensor | None, ...]:
     from flambeau.sparse.construction import gather
@@ -89,5 +96,5 @@ tag("mixed_devices", "_sparse_assign_")
 tag(
     "sparse",
     "_sparse_assign_ _sparse_coalesced_ _sparse_compressed _sparse_coo _sparse_dots _sparse_groups "
-    "_sparse_indices _sparse_is_coalesced _sparse_mm _sparse_starts _sparse_to_dense _sparse_values",
+    "_sparse_indices _sparse_is_coalesced _sparse_mm _sparse_starts _sparse_to_dense _sparse_values _sparse_zeros",
 )
