@@ -501,7 +501,7 @@ _LEGACY = {
     flambeau.float64: "Double", flambeau.float32: "Float", flambeau.float16: "Half", flambeau.int64: "Long",
     flambeau.int32: "Int", flambeau.int16: "Short", flambeau.int8: "Char", flambeau.uint8: "Byte",
     flambeau.bool: "Bool", flambeau.bfloat16: "BFloat16", flambeau.complex128: "ComplexDouble",
-    flambeau.complex64: "ComplexFloat", flambeau.complex32: "ComplexHalf",
+    flambeau.complex64: "ComplexFloat",
 }  # fmt: skip
 STORAGE_NAMES = {dtype: f"{name}Storage" for dtype, name in _LEGACY.items()}  # as checkpoints call them
 

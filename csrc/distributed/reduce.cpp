@@ -95,7 +95,8 @@ void check_reduction(const char* op, DType dtype, Reduction reduction) {
   const bool ordered = reduction == Reduction::Min || reduction == Reduction::Max;
   FL_CHECK(!ordered || !is_complex(dtype), "[", op, "] expected numbers with an order for ",
            name_of(reduction), ", got ", name_of(dtype));
-  FL_CHECK(!is_float8(dtype) && dtype != DType::ComplexHalf, "[", op, "] expected a dtype that can be computed with, got ", name_of(dtype));
+  FL_CHECK(!is_float8(dtype) && dtype != DType::ComplexHalf, "[", op,
+           "] expected a dtype that can be computed with, got ", name_of(dtype));
 }
 
 void reduce(void* to, const void* const* sources, int count, int64_t elements, DType dtype,

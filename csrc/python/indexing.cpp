@@ -318,8 +318,7 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
     } else if (number_value(value, number)) {
       const Scalar s = number.to_scalar();
       FL_CHECK_KIND(!s.is_complex() || is_complex(parsed.view.dtype()) || parsed.view.dtype() == DType::Bool,
-                    Runtime,
-                    "[index] expected a real value for a ", name_of(parsed.view.dtype()),
+                    Runtime, "[index] expected a real value for a ", name_of(parsed.view.dtype()),
                     " tensor, got a complex number");
       source = Value(scalar_tensor(s, {parsed.view.dtype(), Device{}}));
     } else {

@@ -345,8 +345,9 @@ PyObject* to_array(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
                               PyObject*);
     using SetBase = int (*)(PyObject*, PyObject*);
     constexpr int kNew = 93, kSetBase = 282, kAlignedWriteable = 0x0100 | 0x0400;
-    constexpr int numbers[] = {0,  2,  1, 3, 5, 7,  23, -1, 11, 12,
-                               14, 15, 4, 6, 8, -1, -1, -1, -1, -1};  // NumPy's type numbers, by DType
+    constexpr int numbers[] = {0,  2, 1, 3, 5,  7,  23, -1, 11, 12, 14,
+                               15, 4, 6, 8, -1, -1, -1, -1, -1, -1};  // NumPy's type numbers, by DType
+    static_assert(sizeof numbers / sizeof *numbers == kAllDTypes);
     FL_CHECK_KIND(nargs == 3 && is_tensor(args[0]), Type, "[numpy] expected a Tensor, got another object");
     void** api = static_cast<void**>(PyCapsule_GetPointer(args[1], nullptr));
     if (!api) throw PythonError();

@@ -245,6 +245,7 @@ class _FromType:
 # Dtypes that have no typed storage: their tensors name the dtype beside the bytes.
 STORED_DTYPES = (
     "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "complex32",
 )  # fmt: skip
 _LAYOUTS = {
     str(kind): kind

@@ -52,8 +52,11 @@ def like(name: str) -> None:
     kernel(name)(make)
 
 
-for _name in ("ones_like", "full_like", "rand_like", "randn_like", "randint_like"):
-    like(_name)
+like("ones_like")
+like("full_like")
+like("rand_like")
+like("randn_like")
+like("randint_like")
 
 
 @kernel("new_zeros", "new_empty")

@@ -12,6 +12,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 
+_RULES: dict[str, Any] = {}
 _DTYPES = (fl.float16, fl.bfloat16, fl.float32, fl.int8)
 
 
@@ -124,38 +125,34 @@ def _dense(value: Any) -> Any:
     return value.to_dense() if isinstance(value, SparseSemiStructuredTensor) else value
 
 
+def rule(*names: str) -> Any:
+    """What is done for operators of these names."""
+
+    def add(function: Any) -> Any:
+        _RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return add
+
+
+@rule("mm", "addmm", "bmm", "linear")
 def _densely(func: Any, *args: Any, **kwargs: Any) -> Any:
     return func(*map(_dense, args), **kwargs)
 
 
+@rule("t", "transpose")
 def _transpose(func: Any, matrix: Any, first: int = 0, second: int = 1) -> Any:
     return matrix._like(lambda packed: packed, matrix.transposed ^ (first % 2 != second % 2))
 
 
+@rule("view")
 def _view(func: Any, matrix: Any, shape: Any) -> Any:
     if tuple(shape) != tuple(matrix.shape):
         raise NotImplementedError(f"[view] expected the shape of the matrix, {tuple(matrix.shape)}, got {tuple(shape)}")
     return matrix._like(lambda packed: packed)
 
 
+@rule("detach", "alias", "clone", "_to_copy")
 def _on_values(func: Any, matrix: Any, *args: Any, **kwargs: Any) -> Any:
     kwargs.pop("memory_format", None)
     return matrix._like(lambda packed: func(packed, *args, **kwargs))
-
-
-_RULES = {
-    "mm": _densely,
-    "addmm": _densely,
-    "matmul": _densely,
-    "linear": _densely,
-    "bmm": _densely,
-    "t": _transpose,
-    "transpose": _transpose,
-    "view": _view,
-    "detach": _on_values,
-    "detach_": _on_values,
-    "alias": _on_values,
-    "clone": _on_values,
-    "_to_copy": _on_values,
-    "is_same_size": lambda func, a, b: a.shape == b.shape,
-}

@@ -1,5 +1,6 @@
-// Damaged DEFLATE streams: inflate_fuzz COUNT SEED FILES... Each is changed in some bytes, cut off or given another length;
-// every one must inflate or be an error. See test_inflate.py. A stream begins with its length inflated, in 8 digits.
+// Damaged DEFLATE streams: inflate_fuzz COUNT SEED FILES... Each is changed in some bytes, cut off or given
+// another length; every one must inflate or be an error. See test_inflate.py. A stream begins with its length
+// inflated, in 8 digits.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

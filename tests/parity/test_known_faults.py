@@ -6,10 +6,11 @@ import sys
 import pytest
 
 torch = pytest.importorskip("torch")
-sys.path[:0] = [str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parent)]
-import flambeau as fl
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from known_faults import FAULTS, answer  # noqa: E402
 
-from known_faults import FAULTS, answer
+import flambeau as fl  # noqa: E402
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.reason)

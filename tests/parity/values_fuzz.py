@@ -21,7 +21,8 @@ import torch
 
 import flambeau as fl
 
-sys.path[:0] = [str(pathlib.Path(__file__).parents[1]), str(pathlib.Path(__file__).parent)]
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from known_faults import known
 from random_calls import TOLERANCE, Program, Refusal, close, values
 

@@ -226,8 +226,7 @@ Tensor scatter_number(const Tensor& self, int64_t dim, const Tensor& index, cons
                       Combine how) {
   check_fits("scatter", value, self.dtype());
   FL_CHECK(!value.is_complex() || is_complex(self.dtype()) || self.dtype() == DType::Bool,
-           "[scatter] expected a real value for ",
-           name_of(self.dtype()), ", got a complex one");
+           "[scatter] expected a real value for ", name_of(self.dtype()), ", got a complex one");
   const int64_t d = check_scatter("scatter", self, dim, index, {});
   self.bump_version();
   scatter_into("scatter", self, d, index, {}, scalar_tensor(value, {self.dtype(), Device{}}), how);

@@ -59,7 +59,7 @@ native("_set_storage_(Tensor(!) self, Tensor source, int storage_offset, int[] s
 
 @composite(out=True)
 def complex(real: fl.Tensor, imag: fl.Tensor) -> fl.Tensor:
-    if real.dtype not in (fl.float32, fl.float64) or imag.dtype not in (fl.float32, fl.float64):
+    if not {real.dtype, imag.dtype} <= {fl.float16, fl.float32, fl.float64}:
         raise RuntimeError(f"[complex] expected float tensors for real and imag, got {real.dtype} and {imag.dtype}")
     if real.dtype != imag.dtype:
         raise RuntimeError(f"[complex] expected real and imag of one dtype, got {real.dtype} and {imag.dtype}")
