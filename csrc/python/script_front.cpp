@@ -1,14 +1,15 @@
 // The quick way into compiled scripts. A front holds the compiled form of a scripted function or of a
 // module's forward, and where the attributes that it reads are stored. Calls with plain tensors go through
 // it; any other call takes the way in Python, which checks and converts.
+#include "python/script_front.h"
+
+#include "python/common.h"
+#include "python/guards.h"
+
 #include <structmember.h>
 
 #include <memory>
 #include <vector>
-
-#include "python/common.h"
-#include "python/guards.h"
-#include "python/script_front.h"
 
 namespace fl::py {
 namespace {
