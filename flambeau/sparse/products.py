@@ -43,8 +43,8 @@ def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     """mat1 @ mat2 of a sparse and a dense matrix, with those rows that mat1 has."""
     matrix = to_coo(mat1).coalesce()
     rows, line = matrix.indices()[0].unique(return_inverse=True)
-    found = fl._ops._sparse_mm(line, matrix.indices()[1], matrix.values(), mat2, rows.shape[0])
-    return sparse_coo_tensor(rows.unsqueeze(0), found, (mat1.shape[0], mat2.shape[1]))
+    product = fl._ops._sparse_mm(line, matrix.indices()[1], matrix.values(), mat2, rows.shape[0])
+    return sparse_coo_tensor(rows.unsqueeze(0), product, (mat1.shape[0], mat2.shape[1]))
 
 
 def smm(input: Tensor, mat: Tensor) -> Tensor:
