@@ -39,8 +39,8 @@ THREADED_TESTS = [
 def runtime(name: str) -> str:
     """The compiler's copy of a sanitizer runtime."""
     compiler = os.environ.get("CXX", "c++")
-    found = subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True)
-    return os.path.realpath(found.stdout.strip())
+    printed = subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+    return os.path.realpath(printed.stdout.strip())
 
 
 def copy_sources(package: pathlib.Path) -> None:
