@@ -182,14 +182,20 @@ class DeviceMesh:
                     f"[DeviceMesh] Invalid mesh_dim_names {wanted} specified. Valid mesh_dim_names are "
                     f"{[*self.mesh_dim_names, *root._flattened]}."
                 )
-        dims = [self.mesh_dim_names.index(name) for name in wanted]
-        if dims != sorted(dims):
+        if [name for name in self.mesh_dim_names if name in wanted] != list(wanted):
             raise KeyError(
                 f"[DeviceMesh] Invalid mesh_dim_names {wanted} specified: expected the order of {self.mesh_dim_names}."
             )
+        return self._of_dims(wanted)
+
+    def _of_dims(self, names: tuple[str, ...]) -> DeviceMesh:
+        """The mesh of some dimensions, in any order."""
+        dims = [self.mesh_dim_names.index(name) for name in names]  # type: ignore[union-attr]
         coordinate = self._coordinate or [0] * self.ndim
         index = tuple(slice(None) if dim in dims else coordinate[dim] for dim in range(self.ndim))
-        return self._part(self.mesh[index], wanted, [self._dim_groups[dim] for dim in dims] if self._dim_groups else [])
+        order = sorted(dims)
+        part = self.mesh[index].permute([order.index(dim) for dim in dims])
+        return self._part(part, names, [self._dim_groups[dim] for dim in dims] if self._dim_groups else [])
 
     def _part(self, ranks: Any, names: tuple[str, ...] | None, members: list[Any]) -> DeviceMesh:
         mesh = DeviceMesh.__new__(DeviceMesh)
@@ -241,7 +247,7 @@ class DeviceMesh:
     def _concatenate(meshes: list[DeviceMesh]) -> DeviceMesh:
         root = meshes[0]._root or meshes[0]
         names = tuple(name for mesh in meshes for name in mesh.mesh_dim_names or ())
-        return root[names]
+        return root if names == root.mesh_dim_names else root._of_dims(names)
 
     @staticmethod
     def from_group(

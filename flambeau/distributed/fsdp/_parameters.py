@@ -59,7 +59,7 @@ class ShardedParameter:
         root = mesh._root or outer._root
         if root is None or len(names) != outer.ndim + mesh.ndim:
             raise ValueError("[fully_shard] expected meshes that are slices by name of one mesh, got others")
-        return DTensorSpec(root[names], (*self.tensor_spec.placements, *data), meta)
+        return DTensorSpec(root._of_dims(names), (*self.tensor_spec.placements, *data), meta)
 
     @property
     def compute_dtype(self) -> Any:
