@@ -306,7 +306,8 @@ struct MergedDim {
 
 // Innermost first, neighbours joined where they lie so.
 void merge(std::vector<MergedDim>& dims) {
-  std::stable_sort(dims.begin(), dims.end(), [](const Folded& a, const Folded& b) { return a.in < b.in; });
+  std::stable_sort(dims.begin(), dims.end(),
+                   [](const MergedDim& a, const MergedDim& b) { return a.in < b.in; });
   size_t to = 0;
   for (size_t i = 1; i < dims.size(); ++i) {
     if (dims[i].in == dims[to].in * dims[to].size && dims[i].out == dims[to].out * dims[to].size)
