@@ -110,7 +110,7 @@ MISTAKES: dict[str, tuple[type[Exception], Callable[[], Any], str]] = {
     "right-hand side": (RuntimeError, lambda: fl.linalg.solve(fl.eye(3), fl.ones(2)), "(..., n, n) and (..., n, k)"),
     # gradients
     "a leaf in place": (RuntimeError, lambda: leaf.add_(1), "wrap the write in no_grad()"),
-    "backward twice": (RuntimeError, twice, "specify retain_graph=True"),
+    "backward twice": (RuntimeError, twice, "Specify retain_graph=True"),
     "backward of a vector": (RuntimeError, lambda: (leaf * 2).backward(), "reduce it with sum() or mean()"),
     "backward without grad": (RuntimeError, lambda: x.sum().backward(), "was it computed under no_grad()"),
     "numpy of a leaf": (RuntimeError, lambda: leaf.numpy(), "Use tensor.detach().numpy()"),

@@ -185,7 +185,6 @@ def test_compiled_backward_is_nothing_to_switch_on():
 def test_settings_that_nothing_reads_cannot_be_changed():
     for settings, name, value in (
         (fl.compiler.config, "force_disable_caches", True),
-        (fl.backends.quantized, "engine", "fbgemm"),
         (fl.backends.opt_einsum, "enabled", True),
     ):
         with pytest.raises(NotImplementedError, match=name):

@@ -185,7 +185,7 @@ void add_script_fronts(PyObject* module) {
   check(PyModule_AddObjectRef(module, "ScriptFront", reinterpret_cast<PyObject*>(front_type)));
   Object function = own(PyCFunction_New(&call_definition, nullptr));
   Object method = own(PyInstanceMethod_New(function.get()));
-  check(PyModule_AddObjectRef(module, "call_scripted", method.get()));
+  check(PyModule_AddObjectRef(module, "_call_scripted", method.get()));
 }
 
 }  // namespace fl::py

@@ -221,7 +221,7 @@ class ScriptFunction(_Compiled):
             self._torchdynamo_inline = self.__original_fn = python
             self.__wrapped__ = python
 
-    __call__ = _C.call_scripted  # by `_script_front` once there is one, else:
+    __call__ = _C._call_scripted  # by `_script_front` once there is one, else:
 
     def _call_in_python(self, *args: Any, **kwargs: Any) -> Any:
         function = self.function

@@ -64,7 +64,7 @@ class ScriptModule(Module, metaclass=_ScriptMeta):
     """Base of modules with `script_method`s, and of what scripting returns."""
 
     forward = _Forward()
-    __call__ = _C.call_scripted  # by `_script_front` once there is one, else:
+    __call__ = _C._call_scripted  # by `_script_front` once there is one, else:
     _call_in_python = _C.ModuleBase.__call__
 
     def save(self, f: Any, _extra_files: Any = None) -> None:

@@ -12,11 +12,10 @@ from flambeau.ops import samples
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from sampled import NAMES, RECORDS, calls, operator, tensors, walk
 
-# No function of values alone: random numbers, memory without values, writes, shapes that depend on values.
+# No function of values alone: random numbers, memory without values, writes, and compositions of what the data decides.
 LEFT_OUT = set(
-    "empty_like new_empty new_empty_strided resize_ resize_as_ nonzero _nonzero_numpy nonzero.as_tuple argwhere where "
-    "masked_select _unique _unique_rows bincount _local_scalar_dense allclose equal nn_rrelu nn_gumbel_softmax svd_lowrank "
-    "pca_lowrank bernoulli.p normal.float_Tensor normal.Tensor_float normal.Tensor_Tensor".split()
+    "empty_like new_empty new_empty_strided resize_ resize_as_ nonzero.as_tuple argwhere where masked_select "
+    "repeat_interleave.self_Tensor torchvision::qnms _local_scalar_dense allclose equal nn_rrelu nn_gumbel_softmax svd_lowrank pca_lowrank bernoulli.p normal.float_Tensor normal.Tensor_float normal.Tensor_Tensor".split()
 )
 
 # They read lengths, places or limits from a tensor, which then has to be the same for all.
@@ -30,7 +29,8 @@ READS = set(
 def comparable(name):
     record = RECORDS[name]
     writes = any("(!)" in a.type for a in record.schema.args) or record.schema.name.endswith("_")
-    return not writes and "random" not in record.tags and "dropout" not in name and name not in LEFT_OUT
+    refused = {"random", "data_dependent"} & set(record.tags)
+    return not writes and not refused and "dropout" not in name and name not in LEFT_OUT
 
 
 def vary(t, k):
