@@ -1,5 +1,8 @@
 """`ops.quantized`, tables of configurations, and what programs ask about them."""
 
+import subprocess
+import sys
+
 import pytest
 
 import flambeau as fl
@@ -164,3 +167,9 @@ def test_quantized_tensors_are_filled_and_written():
     assert padded.shape == (2, 5) and padded.q_scale() == x.q_scale() and padded[0, 0].item() == 0.0
     with pytest.raises(RuntimeError, match="please use dequantize"):
         fl.empty(2, 3).copy_(x)
+
+
+def test_modules_of_the_operators_are_imported_without_the_functions():
+    program = "from flambeau.ops.quantized import arithmetic; import sys; print('flambeau.ao.quantized_operators' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["False"], done.stderr
