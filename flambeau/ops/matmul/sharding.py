@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flambeau.ops.rules import sharding
-from flambeau.ops.sharding import Call, Decision, Partial, Placement, R, Shard, broadcast
+from flambeau.ops.sharding import SUMS, Call, Decision, Partial, Placement, R, Shard, broadcast
 
 
 def _factors(left: Placement, right: Placement, batch: int) -> tuple[Placement, Placement, Placement]:
@@ -26,9 +26,9 @@ def _factors(left: Placement, right: Placement, batch: int) -> tuple[Placement, 
 @sharding("mm", "bmm")
 def product(call: Call) -> Decision | None:
     left, right = call.placements
-    if isinstance(left, Partial) and right.is_replicate():
+    if isinstance(left, Partial) and left.reduce_op in SUMS and right.is_replicate():
         return [left, R], [left]
-    if isinstance(right, Partial) and left.is_replicate():
+    if isinstance(right, Partial) and right.reduce_op in SUMS and left.is_replicate():
         return [R, right], [right]
     first, second, result = _factors(left, right, call.tensors[0].dim() - 2)
     return [first, second], [result]

@@ -116,4 +116,10 @@ rows = torch.randn(2 * size, 5)
 ordered, indices = distribute_tensor(rows, mesh, [Shard(0)]).sort(1)
 assert ordered.placements == (Shard(0),) and torch.equal(indices.full_tensor(), rows.sort(1)[1])
 print(repr(Shard(0)), repr(Partial()), type(dn[0].weight).__name__, isinstance(dn[0].weight, nn.Parameter))
+# A product is linear: it commutes with sums of parts, and with no other reduction of them.
+for kind in ("sum", "max", "min", "product"):
+    parts = DTensor.from_local(torch.sin(torch.arange(6.0)).view(2, 3) * (dist.get_rank() + 1), mesh, [Partial(kind)])
+    factor = torch.cos(torch.arange(12.0)).view(3, 4)
+    product = parts @ distribute_tensor(factor, mesh, [Replicate()])
+    assert torch.allclose(product.full_tensor(), parts.full_tensor() @ factor, atol=1e-5), kind
 dist.destroy_process_group()

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from cases import case, filled, main
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 MESH = {}
 
@@ -392,7 +392,7 @@ def losses():
     logits, labels = values(8, 4), torch.arange(8) % 4
     replicated = lambda t: distribute_tensor(t, line(), [Replicate()])  # noqa: E731
     return {
-        "mse": both_ways(lambda a, b: F.mse_loss(a, b), logits, logits.cos()),
+        "mse": forward(lambda a, b: F.mse_loss(a, b), logits, logits.cos()),
         "l1": forward(lambda a, b: F.l1_loss(a, b), logits, logits.cos()),
         "smooth": forward(lambda a, b: F.smooth_l1_loss(a, b), logits, logits.cos()),
         "huber": forward(lambda a, b: F.huber_loss(a, b), logits, logits.cos()),
@@ -407,11 +407,7 @@ def losses():
             lambda a: F.cross_entropy(a, replicated(labels), label_smoothing=0.1), logits
         ),
         "cross_entropy divided": forward(lambda a, b: F.cross_entropy(a, b), logits, labels),
-        "cross_entropy ignored": forward(lambda a: F.cross_entropy(a, replicated(labels), ignore_index=1), logits),
         "nll": forward(lambda a, b: F.nll_loss(a.log_softmax(1), b), logits, labels),
-        "weights": forward(
-            lambda a: F.cross_entropy(a, replicated(labels), weight=replicated(values(4).abs())), logits
-        ),
     }
 
 
@@ -442,78 +438,6 @@ def written_in_place():
         "iadd": run(lambda t: t.__iadd__(3)),
         "pow_": run(lambda t: t.abs_().pow_(2)),
         "div_": run(lambda t: t.div_(3)),
-        "squeeze_": run(lambda t: t.squeeze_(0)),
-    }
-
-
-@case
-def made_alike():
-    def run(function):
-        return {
-            str(p): tried(
-                lambda p=p: (lambda o: [whole(o), str(o.placements), str(o.dtype)])(
-                    function(distribute_tensor(values(8, 4), line(), [p]))
-                )
-            )
-            for p in (Replicate(), Shard(0), Shard(1))
-        }
-
-    return {
-        "zeros_like": run(torch.zeros_like),
-        "ones_like": run(lambda t: torch.ones_like(t, dtype=torch.float64)),
-        "full_like": run(lambda t: torch.full_like(t, 3.0)),
-        "new_zeros": run(lambda t: t.new_zeros(8, 4)),
-        "new_ones other": run(lambda t: t.new_ones(5, 3)),
-        "new_full": run(lambda t: t.new_full((8, 4), 2.0)),
-        "empty_like": run(lambda t: torch.empty_like(t).fill_(1)),
-        "clone": run(torch.clone),
-        "detach": run(lambda t: t.detach()),
-        "double": run(lambda t: t.double()),
-        "to": run(lambda t: t.to(torch.bfloat16)),
-        "type_as": run(lambda t: t.type_as(distribute_tensor(values(2).double(), line(), [Replicate()]))),
-        "new_empty_strided": run(lambda t: t.new_empty_strided((8, 4), (4, 1)).fill_(0)),
-    }
-
-
-@case
-def partial_values():
-    def run(function, kind="sum"):
-        local = values(8, 4) * (torch.distributed.get_rank() + 1)
-        x = DTensor.from_local(local, line(), [Partial(kind)])
-        out = function(x)
-        return [whole(out), str(out.placements)] if isinstance(out, DTensor) else out
-
-    cases = {
-        "add": lambda t: t + t,
-        "add number": lambda t: t + 1,
-        "mul number": lambda t: t * 2,
-        "div number": lambda t: t / 2,
-        "mul self": lambda t: t * t,
-        "neg": lambda t: -t,
-        "relu": lambda t: t.relu(),
-        "sum": lambda t: t.sum(),
-        "mean": lambda t: t.mean(0),
-        "max": lambda t: t.max(),
-        "view": lambda t: t.view(4, 8),
-        "t": lambda t: t.t(),
-        "slice": lambda t: t[:4],
-        "split": lambda t: t.split(4)[0],
-        "clone": lambda t: t.clone(),
-        "to": lambda t: t.to(torch.float64),
-        "mm": lambda t: t @ distribute_tensor(values(4, 8), line(), [Replicate()]),
-        "cat": lambda t: torch.cat([t, t]),
-        "zeros_like": torch.zeros_like,
-        "ones_like": torch.ones_like,
-        "add replicated": lambda t: t + distribute_tensor(values(8, 4), line(), [Replicate()]),
-        "add sharded": lambda t: t + distribute_tensor(values(8, 4), line(), [Shard(0)]),
-        "mul replicated": lambda t: t * distribute_tensor(values(8, 4), line(), [Replicate()]),
-        "softmax": lambda t: t.softmax(1),
-        "equal": lambda t: torch.equal(t, t),
-    }
-    return {
-        f"{kind} {name}": tried(run, function, kind)
-        for kind in ("sum", "avg", "max", "min", "product")
-        for name, function in cases.items()
     }
 
 
