@@ -310,6 +310,8 @@ def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     ignored = get_ignored_functions()
 
     def overridable(function: Any) -> bool:
+        if getattr(type(function), "__hash__", None) is None:  # and so in no table of functions
+            return False
         # Functions without a name are partial ones, which take no tensors.
         return function in _names() and function not in ignored and hasattr(function, "__name__")
 

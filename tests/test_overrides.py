@@ -120,3 +120,17 @@ def test_names():
     assert overrides.is_tensor_method_or_property(torch.Tensor.add)
     assert not overrides.is_tensor_method_or_property(torch.add)
     assert torch.add in overrides.get_testing_overrides()
+
+
+def test_functions_that_cannot_be_hashed_are_no_overridable_ones(monkeypatch):
+    class Native:
+        __name__ = "native"
+        __hash__ = None
+
+        def __call__(self):
+            return None
+
+    monkeypatch.setattr(torch, "native", Native(), raising=False)
+    overrides.get_overridable_functions.cache_clear()
+    assert torch.sin in overrides.get_overridable_functions()[torch]
+    overrides.get_overridable_functions.cache_clear()
