@@ -445,6 +445,8 @@ FLAGS = {
     "geometry": "kGeometry",
     "variadic": "kVariadic",
 }
+# Families with kernels of their own for complex64 and complex128.
+WIDE_COMPLEX = tuple(f"flambeau.ops.{family}." for family in ("fft", "linalg", "reductions"))
 AUTOCAST = {
     None: "None",
     "lower": "Lower",
@@ -526,13 +528,20 @@ def definition_place(record) -> tuple[str, str]:
     return "", ""
 
 
+def operator_flags(record) -> str:
+    flags = [FLAGS[tag] for tag in record.tags if tag in FLAGS]
+    if record.kind in ("native", "reduction") and record.where.startswith(WIDE_COMPLEX):
+        flags.append("kWideComplex")
+    return " | ".join(flags) or "0"
+
+
 def operator_row(record, derivative: str) -> str:
     """The operator of a record, in the table of all."""
     derived = {flag: quote(text) for text, flag in derived_schemas(record)}
     python, fn = definition_place(record)
     fields = [
         quote(record.schema.text),
-        " | ".join(FLAGS[t] for t in record.tags if t in FLAGS) or "0",
+        operator_flags(record),
         quote(record.module),
         quote(record.public or record.schema.name),
         str(record.function).lower(),

@@ -173,11 +173,10 @@ def files(root: Path) -> list[str]:
 def header_objects(root: Path) -> dict[str, int]:
     """How many objects of the build in this checkout depend on each header of csrc, by what ninja recorded."""
     builds = sorted(root.glob("build/cpython-*/.ninja_deps"), key=lambda path: path.stat().st_mtime)
-    if not builds:
+    ninja = Path(sys.executable).with_name("ninja")
+    if not builds or not ninja.exists():
         return {}
-    printed = subprocess.run(
-        [Path(sys.executable).with_name("ninja"), "-C", builds[-1].parent, "-t", "deps"], capture_output=True, text=True
-    ).stdout
+    printed = subprocess.run([ninja, "-C", builds[-1].parent, "-t", "deps"], capture_output=True, text=True).stdout
     read: dict[str, set[str]] = {}
     for entry in re.split(r"\n\n", printed):
         name, _, lines = entry.partition(": #deps")
@@ -195,7 +194,7 @@ def wide_headers(root: Path) -> list[str]:
     """Headers of fronts and kernels that many objects depend on, in the build of this checkout."""
     counts = sorted(header_objects(root).items(), key=lambda row: -row[1])
     if not counts:
-        return ["unknown: there is no build in this checkout"]
+        return ["unknown: there is no build in this checkout, or another Python than that of the build"]
     return [
         f"csrc/{name} {count} objects" for name, count in counts if name.startswith(("ops/", "cpu/")) and count > WIDEST
     ]

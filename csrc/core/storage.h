@@ -47,6 +47,9 @@ inline bool any_unusual_storage() {
   return __builtin_expect(unusual_storages.load(std::memory_order_relaxed) != 0, 0);
 }
 
+// Tensors of complex32 are looked for in the same way, once there was one.
+void note_complex_half();
+
 // How a device registered from outside gets memory.
 struct DeviceAllocator {
   std::function<void*(size_t)> allocate;

@@ -140,6 +140,7 @@ bool Tensor::is_contiguous(MemoryFormat format) const {
 static Ref<TensorImpl> make_impl(Options options) {
   Ref<TensorImpl> impl(new TensorImpl);
   impl->dtype = options.dtype;
+  if (__builtin_expect(options.dtype == DType::ComplexHalf, 0)) note_complex_half();
   impl->device = canonical(options.device);
   impl->keys = KeySet(backend_key(options.device.type));
   impl->inference = thread_state().inference_mode;

@@ -180,7 +180,11 @@ void remember_views_of(const Value& base, Value* results, int n) {
 
 // Before a kernel touches memory: every argument's storage holds what its geometry says, and what is written
 // to has bytes of its own. Views and operators that are taken apart do not touch it.
+// Where its kernels do not know complex32, which they would take for another dtype, it is refused.
 void check_storage(const Operator& op, const TensorImpl* t, bool written) {
+  FL_CHECK_KIND(!(op.flags & kWideComplex && t && t->dtype == DType::ComplexHalf), NotImplemented, "[",
+                op.schema.name,
+                "] expected complex64 or complex128, got complex32: convert it with .to(complex64)");
   check_shrunk(op.schema.name.c_str(), t);
   if (written && t && t->storage) t->storage->materialize();
 }

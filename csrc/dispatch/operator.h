@@ -77,6 +77,7 @@ enum OperatorFlags : uint32_t {
   kSequence = 1024,        // an `out` with as many elements keeps its shape
   kGeometry = 2048,        // reads or sets the geometry of its arguments, not their elements
   kVariadic = 4096,        // tensors may be passed one by one in place of a list
+  kWideComplex = 8192,     // kernels know complex64 and complex128, but not complex32
 };
 
 class Operator {

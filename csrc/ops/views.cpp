@@ -289,6 +289,7 @@ Tensor view_dtype(const Tensor& self, DType dtype) {
   }
   Tensor out = alias(self, sizes, strides, offset);
   out->dtype = dtype;
+  if (dtype == DType::ComplexHalf) note_complex_half();
   return out;
 }
 
@@ -326,6 +327,7 @@ Tensor view_as_complex(const Tensor& self) {
   FL_CHECK(self.offset() % 2 == 0, "[view_as_complex] expected an even storage offset, got ", self.offset());
   Tensor out = alias(self, sizes, strides, self.offset() / 2);
   out->dtype = complex_of(self.dtype());
+  if (out.dtype() == DType::ComplexHalf) note_complex_half();
   return out;
 }
 

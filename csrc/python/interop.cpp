@@ -250,6 +250,7 @@ PyObject* from_pointer(PyObject*, PyObject* args) {
     impl->sizes = Dims(size);
     impl->strides = Dims(stride);
     impl->dtype = t;
+    if (t == DType::ComplexHalf) note_complex_half();
     impl->keys = KeySet(Key::CPU);
     impl->refresh();
     return wrap(Tensor(std::move(impl)));
@@ -537,6 +538,7 @@ PyObject* from_dlpack(PyObject*, PyObject* capsule) {
     impl->sizes = std::move(sizes);
     impl->strides = std::move(strides);
     impl->dtype = t;
+    if (t == DType::ComplexHalf) note_complex_half();
     impl->device = device;
     impl->keys = KeySet(backend_key(device.type));
     impl->refresh();

@@ -24,6 +24,7 @@ _C_TYPES: dict[Any, tuple[Any, int]] = {  # ctypes type, and how many of them ma
     fl.bfloat16: (ctypes.c_uint16, 1),
     fl.float32: (ctypes.c_float, 1),
     fl.float64: (ctypes.c_double, 1),
+    fl.complex32: (ctypes.c_uint16, 2),
     fl.complex64: (ctypes.c_float, 2),
     fl.complex128: (ctypes.c_double, 2),
 }
@@ -41,6 +42,27 @@ def _brain_to(x: float) -> int:
     if x != x:
         return 0x7FC0
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16  # to the nearest, ties to even
+
+
+def _half_from(bits: int) -> float:
+    return struct.unpack("<e", struct.pack("<H", bits))[0]
+
+
+def _brain_from(bits: int) -> float:
+    return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
+
+
+# How the numbers of an element are stored, where C has no type for them.
+_STORED: dict[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    fl.float16: (_half_from, _half_to),
+    fl.complex32: (_half_from, _half_to),
+    fl.bfloat16: (_brain_from, _brain_to),
+    fl.bool: (bool, bool),
+}
+
+
+def _as_it_is(x: Any) -> Any:
+    return x
 
 
 def _integer(x: Any) -> int:
@@ -90,31 +112,20 @@ def _window(t: Any) -> tuple[Any, list[int], int]:
 def read(t: Any) -> list[Any]:
     """All elements as Python numbers."""
     memory, places, parts = _window(t)
+    decode, _ = _STORED.get(t.dtype, (_as_it_is, _as_it_is))
     if parts == 2:
-        return [complex(memory[2 * p], memory[2 * p + 1]) for p in places]
-    if t.dtype is fl.float16:
-        return [struct.unpack("<e", struct.pack("<H", memory[p]))[0] for p in places]
-    if t.dtype is fl.bfloat16:
-        return [struct.unpack("<f", struct.pack("<I", memory[p] << 16))[0] for p in places]
-    if t.dtype is fl.bool:
-        return [memory[p] != 0 for p in places]
-    return [memory[p] for p in places]
+        return [complex(decode(memory[2 * p]), decode(memory[2 * p + 1])) for p in places]
+    return [decode(memory[p]) for p in places]
 
 
 def write(t: Any, values: Sequence[Any]) -> None:
     """Store one number for each element, converted to the tensor's dtype."""
     memory, places, parts = _window(t)
     convert = converter(t.dtype)
-    if t.dtype is fl.float16:
-        encode: Callable[[Any], Any] = lambda x: _half_to(convert(x))  # noqa: E731
-    elif t.dtype is fl.bfloat16:
-        encode = lambda x: _brain_to(convert(x))  # noqa: E731
-    else:
-        encode = convert
-    if parts == 2:
-        for place, value in zip(places, values, strict=True):
-            number = convert(value)
-            memory[2 * place], memory[2 * place + 1] = number.real, number.imag
-    else:
-        for place, value in zip(places, values, strict=True):
-            memory[place] = encode(value)
+    _, encode = _STORED.get(t.dtype, (_as_it_is, _as_it_is))
+    for place, value in zip(places, values, strict=True):
+        number = convert(value)
+        if parts == 2:
+            memory[2 * place], memory[2 * place + 1] = encode(number.real), encode(number.imag)
+        else:
+            memory[place] = encode(number)
