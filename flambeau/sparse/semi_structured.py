@@ -7,11 +7,13 @@ such matrices (`mma.sp`, `wgmma.sp`) are not used.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import flambeau as fl
 from flambeau import _C
 
+Rule = TypeVar("Rule", bound=Callable[..., Any])
 _RULES: dict[str, Any] = {}
 _DTYPES = (fl.float16, fl.bfloat16, fl.float32, fl.int8)
 
@@ -28,9 +30,8 @@ class SparseSemiStructuredTensor(fl.Tensor):
     def __new__(
         cls, shape: Any, packed: fl.Tensor, meta: fl.Tensor, transposed: bool = False, requires_grad: bool = False
     ) -> SparseSemiStructuredTensor:
-        self = fl.Tensor._make_wrapper_subclass(
-            cls, tuple(shape), dtype=packed.dtype, device=packed.device, requires_grad=requires_grad
-        )
+        options = {"dtype": packed.dtype, "device": packed.device, "requires_grad": requires_grad}
+        self = fl.Tensor._make_wrapper_subclass(cls, tuple(shape), **options)  # type: ignore[arg-type]
         self.packed, self.meta, self.transposed = packed, meta, transposed
         return self
 
@@ -56,10 +57,10 @@ class SparseSemiStructuredTensor(fl.Tensor):
         dense = fours.scatter(-1, places, self.packed.reshape(rows, -1, 2)).reshape(rows, -1)
         return dense.t() if self.transposed else dense
 
-    def values(self) -> fl.Tensor:
+    def values(self) -> fl.Tensor:  # type: ignore[override]
         return self.packed
 
-    def indices(self) -> fl.Tensor:
+    def indices(self) -> fl.Tensor:  # type: ignore[override]
         return self.meta
 
     def _like(self, change: Any, transposed: bool | None = None) -> SparseSemiStructuredTensor:
@@ -87,7 +88,7 @@ class SparseSemiStructuredTensor(fl.Tensor):
             )
         return rule(func, *args, **(kwargs or {}))
 
-    def __repr__(self, **options: Any) -> str:  # type: ignore[override]
+    def __repr__(self, **options: Any) -> str:
         return f"{type(self).__name__}(shape={tuple(self.shape)}, transposed={self.transposed})"
 
 
@@ -125,10 +126,10 @@ def _dense(value: Any) -> Any:
     return value.to_dense() if isinstance(value, SparseSemiStructuredTensor) else value
 
 
-def rule(*names: str) -> Any:
+def rule(*names: str) -> Callable[[Rule], Rule]:
     """What is done for operators of these names."""
 
-    def add(function: Any) -> Any:
+    def add(function: Rule) -> Rule:
         _RULES.update(dict.fromkeys(names, function))
         return function
 
