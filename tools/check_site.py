@@ -135,6 +135,9 @@ def main(arguments: list[str]) -> int:
             name = path.relative_to(SITE).as_posix()
             phone.goto(f"{address}/{name}", wait_until="domcontentloaded", timeout=120_000)
             width = phone.evaluate("document.documentElement.scrollWidth")
+            if width > PHONE["width"]:  # perhaps the style sheets were still on their way
+                phone.wait_for_load_state("load", timeout=120_000)
+                width = phone.evaluate("document.documentElement.scrollWidth")
             if width > PHONE["width"]:
                 wrong.append(f"{name}: {width} pixels wide on a phone of {PHONE['width']}")
             if name in ("index.html", "reference/nn.html", "distributed.html"):
