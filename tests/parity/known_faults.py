@@ -96,6 +96,8 @@ _SECOND = (
     "(lambda x: lib.autograd.grad(lib.autograd.grad({}, x, create_graph=True)[0].sum(), x)[0])({}.requires_grad_())"
 )
 _INF = "float('inf')"
+# PyTorch's answer for one size differs from run to run.
+_MEDIANS = "[lib.ones(1, dtype=lib.int32).expand(n).nanmedian(0).indices.item() for n in range(2, 30)]"
 FAULTS = [
     # ------------------------------------------------------------------------------------------ values
     Fault(
@@ -106,7 +108,7 @@ FAULTS = [
     ),
     Fault(
         "of equal values the median may have any index",
-        "lib.tensor([1], dtype=lib.int32).expand(1, 1, 3).nanmedian(2).indices",
+        _MEDIANS,
         r"median",
         holds=lambda program, k, theirs, ours: not isinstance(ours, Refusal) and theirs[0] == ours[0],
     ),
@@ -196,7 +198,7 @@ FAULTS = [
     # ------------------------------------------------------------------------------------------ derivatives
     Fault(
         "of equal values the median may have any index, and so may its derivative",
-        "lib.tensor([1], dtype=lib.int32).expand(1, 1, 3).nanmedian(2).indices",
+        _MEDIANS,
         r"median",
         True,
     ),

@@ -162,7 +162,7 @@ class DTensor(flambeau.Tensor):
         mesh = device_mesh or self.device_mesh
         if placements is None:
             raise RuntimeError("[DTensor.redistribute] placements is needed for redistribute!")
-        normal = normalize_placements(placements, mesh, self.dim())
+        normal = normalize_placements(placements, mesh, self.dim(), IndexError)
         for before, after in zip(self.placements, normal):
             if isinstance(after, Partial) and before != after:
                 raise RuntimeError(

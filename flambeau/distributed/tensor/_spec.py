@@ -49,7 +49,9 @@ class DTensorSpec:
         return all(placement.is_replicate() for placement in self.placements)
 
 
-def normalize_placements(placements: Any, mesh: DeviceMesh, ndim: int) -> tuple[Placement, ...]:
+def normalize_placements(
+    placements: Any, mesh: DeviceMesh, ndim: int, refusal: type[Exception] = AssertionError
+) -> tuple[Placement, ...]:
     from flambeau.distributed.tensor.placement_types import Replicate
 
     normalized = [Replicate() for _ in range(mesh.ndim)] if placements is None else list(placements)
@@ -63,7 +65,7 @@ def normalize_placements(placements: Any, mesh: DeviceMesh, ndim: int) -> tuple[
         if isinstance(placement, Shard) and placement.dim < 0:
             placement = type(placement)(placement.dim + ndim)
         if isinstance(placement, Shard) and placement.dim >= max(ndim, 1):
-            raise AssertionError(f"[DTensor] expected a dimension below {ndim} to shard along, got {placement.dim}")
+            raise refusal(f"[DTensor] expected a dimension below {ndim} to shard along, got {placement.dim}")
         normal.append(placement)
     return tuple(normal)
 

@@ -3,6 +3,7 @@
 `check native FOLDER` reads them with the machine that C++ programs use.
 """
 
+import os
 import pathlib
 import pickle
 import sys
@@ -85,8 +86,9 @@ def main():
             (save if ACTION == "save" else check)(name, make, inputs, path)
         except Exception as error:
             failures.append(f"{name}: {type(error).__name__}: {str(error).strip()[:400]}")
-    print("\n".join(failures))
-    sys.exit(bool(failures))
+    print("\n".join(failures), flush=True)
+    # PyTorch's pool of threads that `fork` has started may abort the process where the interpreter ends it.
+    (os._exit if LIBRARY == "torch" else sys.exit)(bool(failures))
 
 
 main()
