@@ -20,6 +20,7 @@ from flambeau._dynamo.source import Source
 from flambeau._dynamo.traced import NULL, TracedNumber, TracedTensor, tensors_in
 from flambeau._ops import OpOverload
 from flambeau._subclasses.fake_tensor import _specialize as specialize
+from flambeau._subclasses.fake_tensor import disabled
 from flambeau.fx.graph import Graph
 from flambeau.ops import tags
 from flambeau.ops.geometry import same_all
@@ -74,6 +75,8 @@ class GraphBuilder:
         self.last_input: Any = None
         self.traced_by_fake: dict[int, TracedTensor] = {}
         self.runs: list[tuple[list[Any], list[Any]]] = []  # fakes that operators were given, and returned
+        self.bases: dict[int, Any] = {}  # of the first `runs_seen` of these: see _bases
+        self.runs_seen = 0
         self.operations = 0
         self.device = "cpu"  # type of the device that tensors are on
         self.rehearsal: Any = None  # of the graph, for derivatives
@@ -205,13 +208,14 @@ class GraphBuilder:
 
     def _bases(self) -> dict[int, Any]:
         """By id of a fake that is a view: the fake that it is a window on."""
-        bases: dict[int, Any] = {}
-        for sources, results in self.runs:
+        bases = self.bases
+        for sources, results in self.runs[self.runs_seen :]:
             by_storage = {_storage(t): t for t in sources}
             for view in results:
                 source = by_storage.get(_storage(view))
                 if source is not None and source is not view:
                     bases.setdefault(id(view), bases.get(id(source), source))
+        self.runs_seen = len(self.runs)
         return bases
 
     def _fact(
@@ -348,7 +352,8 @@ _DETACHED = frozenset(("detach", "detach_", "data"))  # share memory with a tens
 
 
 def _storage(fake: Any) -> int:
-    return int(fake.meta().untyped_storage()._cdata)
+    with disabled():
+        return int(fake._storage_id())
 
 
 def _has_own_strides(tensor: TracedTensor) -> bool:

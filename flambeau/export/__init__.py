@@ -10,11 +10,10 @@ operators apart and removes writes, `_serialize` writes and reads files.
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from flambeau._compat import absent
-from flambeau.export._draft import draft_export
-from flambeau.export._serialize import load, save
 from flambeau.export._trace import export
 from flambeau.export.dynamic_shapes import AdditionalInputs, Dim, ShapesCollection, dims
 from flambeau.export.exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature
@@ -22,12 +21,17 @@ from flambeau.export.graph_signature import ExportBackwardSignature, ExportGraph
 from flambeau.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 from flambeau.utils._pytree import register_dataclass
 
+if TYPE_CHECKING:
+    from flambeau.export._draft import draft_export
+    from flambeau.export._serialize import load, save
+
 __all__ = [
     "AdditionalInputs", "CustomDecompTable", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
     "FlatArgsAdapter", "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule",
     "default_decompositions", "dims", "draft_export", "export", "load", "register_dataclass", "save", "unflatten",
 ]  # fmt: skip
 
+_LAZY = {"draft_export": "_draft", "load": "_serialize", "save": "_serialize"}  # what most exports do without
 _absent = absent.names_of(__name__)
 
 
@@ -50,4 +54,7 @@ def __getattr__(name: str) -> Any:
         import flambeau.export.passes as passes
 
         return passes
+    if name in _LAZY:
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+        return value
     return _absent(name)
