@@ -33,7 +33,7 @@ from flambeau._dynamo.traced import NULL, Lazy, TracedTensor
 from flambeau._dynamo.utils import counters
 from flambeau._inductor import failures
 from flambeau._inductor.failures import BackendError, Origin
-from flambeau._subclasses.fake_tensor import disabled
+from flambeau._subclasses.fake_values import disabled
 from flambeau.fx.graph_module import GraphModule
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE

@@ -16,7 +16,7 @@ from flambeau._dynamo.breaks import SkipFrame, Unsupported, UserError
 from flambeau._dynamo.effects import Gradient
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
 from flambeau._functorch.aot.trace import Recorder, Trace, _map, _twin
-from flambeau._subclasses.fake_tensor import _specialize as specialize
+from flambeau._subclasses.fake_values import specialize
 from flambeau._tensor.device import canonical
 from flambeau.ops.geometry import Geometry
 from flambeau.ops.recording import refused

@@ -19,8 +19,7 @@ from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
 from flambeau._dynamo.source import Source
 from flambeau._dynamo.traced import NULL, TracedNumber, TracedTensor, tensors_in
 from flambeau._ops import OpOverload
-from flambeau._subclasses.fake_tensor import _specialize as specialize
-from flambeau._subclasses.fake_tensor import disabled
+from flambeau._subclasses.fake_values import disabled, specialize
 from flambeau.fx.graph import Graph
 from flambeau.ops import tags
 from flambeau.ops.geometry import same_all

@@ -18,7 +18,7 @@ from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import LITERALS, TENSOR_CONSTANTS
 from flambeau._dynamo.sizes import SymInt
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
-from flambeau._subclasses.fake_tensor import _specialize as specialize
+from flambeau._subclasses.fake_values import specialize
 from flambeau.utils import _pytree as pytree
 
 if TYPE_CHECKING:

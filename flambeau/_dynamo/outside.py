@@ -36,7 +36,7 @@ from flambeau._dynamo.kinds import (
 )
 from flambeau._dynamo.source import Source, Sources
 from flambeau._dynamo.traced import NULL, Lazy, TracedNumber, TracedTensor
-from flambeau._subclasses.fake_tensor import disabled
+from flambeau._subclasses.fake_values import disabled
 
 if TYPE_CHECKING:
     from flambeau._dynamo.trace import Tracer

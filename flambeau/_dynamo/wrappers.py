@@ -26,7 +26,7 @@ from flambeau._dynamo.kinds import LITERALS, TENSOR_CONSTANTS
 from flambeau._dynamo.sizes import SymInt
 from flambeau._dynamo.source import Source
 from flambeau._dynamo.traced import NULL, TensorMethod, TracedTensor
-from flambeau._subclasses.fake_tensor import _specialize as specialize
+from flambeau._subclasses.fake_values import specialize
 from flambeau._tensor.device import canonical
 from flambeau.ops.geometry import Geometry
 from flambeau.utils._pytree import tree_flatten, tree_leaves, tree_unflatten

@@ -13,7 +13,8 @@ from flambeau.ops.symbolic.shape_env import DataDependentOutput, ShapeEnv
 
 if TYPE_CHECKING:
     from flambeau._subclasses.fake_operators import OperatorInfo
-    from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from flambeau._subclasses.fake_tensor import FakeTensorMode
+    from flambeau._subclasses.fake_values import FakeTensor
 
 LEAST = -(2**62)
 
@@ -112,22 +113,22 @@ def holds_unbacked(env: ShapeEnv, value: Any) -> bool:
 def prepare_call(mode: FakeTensorMode, info: OperatorInfo, bound: dict[str, Any], rule: Any, device: Any) -> Any:
     """Before a kernel sees the stand-ins of sizes that depend on data: learns which the operator takes to be equal. Views are
     made here, and returned; their kernels would refuse the stand-ins."""
-    from flambeau._subclasses.fake_tensor import _geometric, _tensors, disabled
+    from flambeau._subclasses.fake_values import disabled, tensors_of, with_geometries
 
     answers: Any = None
     if rule is None and info.pointwise:
-        broadcast(*(t.geometry.sizes for t in _tensors(bound)))
+        broadcast(*(t.geometry.sizes for t in tensors_of(bound)))
     elif rule is not None:
         try:
-            answers = apply_shape(rule, _geometric(bound))
+            answers = apply_shape(rule, with_geometries(bound))
         except NotImplementedError:
             return None
-    for t in _tensors(bound):
+    for t in tensors_of(bound):
         t.geometry  # noqa: B018 - follows what was learnt
     geometries = answers if isinstance(answers, list) else [answers]
     if info.writes_first or info.outs or not all(isinstance(g, Geometry) for g in geometries):
         return None
-    base, grad = _tensors(bound)[0], mode._requires_grad(info, bound)
+    base, grad = tensors_of(bound)[0], mode._requires_grad(info, bound)
     views = []
     for geometry in geometries:
         check_sizes(geometry.sizes)
@@ -146,7 +147,7 @@ def check_sizes(sizes: Ints) -> None:
 
 def follow_stand_ins(t: FakeTensor, geometry: Geometry) -> None:
     """What depends on data was found equal to something else: the meta tensor gets its sizes."""
-    from flambeau._subclasses.fake_tensor import disabled
+    from flambeau._subclasses.fake_values import disabled
 
     sizes, strides, offset = _at_stand_ins(geometry)
     with disabled():

@@ -22,6 +22,19 @@ from flambeau._ops import OpOverload
 from flambeau._subclasses import fake_attributes, fake_autograd, fake_data
 from flambeau._subclasses.fake_numbers import env_of, hinted, number_first
 from flambeau._subclasses.fake_operators import NO_GRAD, VIEW, OperatorInfo, bind, info_of
+from flambeau._subclasses.fake_values import (
+    FakeTensor,
+    common_device,
+    disabled,
+    is_symbolic,
+    mode_of,
+    specialize,
+    tensors_of,
+    with_geometries,
+)
+from flambeau._subclasses.fake_values import (
+    is_fake as is_fake,
+)
 from flambeau._tensor.device import canonical
 from flambeau.ops import tags
 from flambeau.ops.geometry import (
@@ -36,7 +49,7 @@ from flambeau.ops.geometry import (
 from flambeau.ops.rules import apply_shape, unbacked
 from flambeau.ops.rules import definition as definitions
 from flambeau.ops.rules import shape as shapes
-from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, hint_of
+from flambeau.ops.symbolic.numbers import SymFloat, SymInt, hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput, ShapeEnv
 from flambeau.overrides import TorchFunctionMode, _get_current_function_mode
 
@@ -62,118 +75,6 @@ class DynamicOutputShapeException(DataDependentOutput):
 RESHAPES = tags.operators("reshapes")
 _FROM_DATA = frozenset("tensor as_tensor asarray from_numpy frombuffer".split())
 DATA_DEPENDENT = tags.operators("data_dependent", "reads_values")
-
-
-class FakeTensor(fl.Tensor):
-    """A tensor that has everything but data."""
-
-    fake_mode: FakeTensorMode
-    fake_device: Any
-    fake_dtype: Any
-    constant: Any
-    history: Any  # the node of fake_autograd that made it and the number of its result; None for leaves
-    fake_view: Any  # what it is a view of, as fake_autograd.View
-    fake_writes: int  # how often gradients had to follow a write to it or to a view of it
-    number: Any  # of one element, read by item(): at which version, and the symbol for it
-    original: Any  # the tensor with data that a fake was made of while a recorder listened
-    _geometry: Geometry
-    _seen: int  # how many replacements of symbols the geometry takes into account
-
-    @staticmethod
-    def __torch_function__(
-        func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        mode = _mode_of((args, kwargs))
-        if mode is None:
-            raise RuntimeError(f"[fake] expected a fake tensor among the arguments of {func}, got none")
-        return mode.call(func, args, kwargs or {})
-
-    @property
-    def geometry(self) -> Geometry:
-        """Sizes, strides and offset, in terms of the symbols that are left."""
-        env = self.fake_mode.shape_env
-        if env is not None and self._seen != len(env.replacements):
-            self._seen = len(env.replacements)
-            known = self._geometry
-            self._geometry = Geometry(
-                tuple(map(env.simplified, known.sizes)), tuple(map(env.simplified, known.strides)),
-                env.simplified(known.offset),
-            )  # fmt: skip
-            if env.stand_ins:
-                fake_data.follow_stand_ins(self, self._geometry)
-        return self._geometry
-
-    @geometry.setter
-    def geometry(self, value: Geometry) -> None:
-        self._geometry = value
-        self._seen = 0
-
-    def version(self) -> int:
-        """How often the tensor was written."""
-        with disabled():
-            return int(self._version)
-
-    @property
-    def is_symbolic(self) -> bool:
-        geometry = self.geometry
-        return any(type(x) is SymInt for x in (*geometry.sizes, *geometry.strides, geometry.offset))
-
-    def _is_wrapped_number(self) -> bool:
-        return self.original is not None and bool(self.original._is_wrapped_number())
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        sizes = ", ".join(str(s) for s in self.geometry.sizes) + "," * (len(self.geometry.sizes) == 1)
-        with disabled():
-            kind = self.dtype
-        shown = "" if str(self.fake_device) == "cpu" else f", device='{self.fake_device}'"
-        other = "" if kind in (fl.get_default_dtype(), fl.complex64, fl.bool) else f", dtype={kind}"
-        grad = ", requires_grad=True" if self.fake_requires_grad else ""
-        return f"FakeTensor(...{shown}, size=({sizes}){other}{grad})"
-
-    fake_requires_grad: bool
-    fake_is_leaf: bool
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(f"[fake] expected tensors with data to pickle, got {self!r}")
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> FakeTensor:
-        copy = memo[id(self)] = self.fake_mode.wrap(
-            self.meta(), self.geometry, self.fake_device, self.fake_requires_grad
-        )
-        return copy
-
-    @staticmethod
-    def _run_backward(roots: Any, gradients: Any, wanted: Any, create_graph: bool, accumulate: bool) -> tuple[Any, ...]:
-        """Called by autograd.grad and autograd.backward."""
-        mode = _mode_of(roots)
-        assert mode is not None
-        return tuple(fake_autograd.run(mode, roots, gradients, wanted, create_graph, accumulate))
-
-    def _record_function(self, ctx: Any, inputs: Any, outputs: Any, fixed: set[int], recorded: bool) -> list[Any]:
-        """Called by autograd.Function with what forward returned."""
-        return fake_autograd.record_function(ctx, self.fake_mode._faked(inputs), outputs, fixed, recorded)
-
-    def meta(self) -> Any:
-        """The meta tensor at the sizes of the hints, on the same (absent) storage."""
-        with disabled():
-            return self.detach()
-
-
-def is_fake(x: object) -> bool:
-    """Whether this is a fake tensor, or wraps one."""
-    return isinstance(x, FakeTensor)
-
-
-class disabled:
-    """Calls in the block are not caught."""
-
-    __slots__ = ("before",)
-
-    def __enter__(self) -> None:
-        self.before = _C._set_torch_function_all_disabled(True)
-
-    def __exit__(self, *exception: object) -> None:
-        _C._set_torch_function_all_disabled(self.before)
 
 
 @contextmanager
@@ -353,7 +254,7 @@ class FakeTensorMode(TorchFunctionMode):
         """A tensor made from plain data; one element is remembered."""
         if args and isinstance(args[0], FakeTensor):
             return args[0].to(**{k: v for k, v in kwargs.items() if k in ("dtype", "device")}) if kwargs else args[0]
-        _specialize([args, kwargs])
+        specialize([args, kwargs])
         kwargs = self._with_true_devices(kwargs, ("device",))
         with disabled():
             real = func(*hinted(args), **hinted(kwargs))
@@ -410,7 +311,7 @@ class FakeTensorMode(TorchFunctionMode):
                     _C._pop_torch_function_mode()
                 if result is not NotImplemented:
                     return result
-        symbolic = _is_symbolic(bound)
+        symbolic = is_symbolic(bound)
         if self.shape_env is None or not (symbolic or unknown):
             return self._answer(op, info, bound, symbolic, wanted_grad)
         before, self.shape_env.oblivious = self.shape_env.oblivious, True
@@ -493,7 +394,7 @@ class FakeTensorMode(TorchFunctionMode):
         arguments = [a for a in op._schema.arguments if a.name not in info.outs]
         positional = [inputs[a.name] for a in arguments if not a.kwarg_only]
         named = {a.name: inputs[a.name] for a in arguments if a.kwarg_only}
-        device = _common_device(op, bound)
+        device = common_device(op, bound)
         # What the definition makes on the way is fake too.
         self.definition_devices.append(device)
         _C._push_torch_function_mode(self)
@@ -517,7 +418,7 @@ class FakeTensorMode(TorchFunctionMode):
 
     def _settled(self, op: OpOverload, result: Any, device: Any, bound: dict[str, Any]) -> Any:
         """What a definition returned, on the device it belongs to and with names where the operator's results have."""
-        arguments = {id(t) for t in _tensors(bound)}
+        arguments = {id(t) for t in tensors_of(bound)}
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         for value in results:
             if isinstance(value, FakeTensor) and id(value) not in arguments:
@@ -533,7 +434,7 @@ class FakeTensorMode(TorchFunctionMode):
             out.resize_([hint_of(s) for s in value.geometry.sizes])
 
     def _by_kernel(self, op: OpOverload, info: OperatorInfo, bound: dict[str, Any], rule: Any, symbolic: bool) -> Any:
-        device = _common_device(op, bound)
+        device = common_device(op, bound)
         if unbacked.find(info.base) is not None:
             return fake_data.results_of(self, info.base, bound, device, self._requires_grad(info, bound))
         env = self.shape_env
@@ -561,7 +462,7 @@ class FakeTensorMode(TorchFunctionMode):
                     meta = bound[name].detach()
                     bound[name].geometry = Geometry(tuple(meta.shape), tuple(meta.stride()), meta.storage_offset())
                 if symbolic:
-                    _specialize(bound)
+                    specialize(bound)
             return bound[info.outs[0]] if len(info.outs) == 1 else tuple(bound[n] for n in info.outs)
         geometries = self._geometries(info, bound, rule, symbolic, result)
         if symbolic and self.shape_env is not None and self.shape_env.stand_ins:
@@ -573,12 +474,12 @@ class FakeTensorMode(TorchFunctionMode):
     def _check_written(self, info: OperatorInfo, target: FakeTensor, bound: dict[str, Any], rule: Any) -> None:
         """Guard what the kernel checked at the hints: that the values fit the tensor they are written to."""
         if rule is not None:
-            answer = apply_shape(rule, _geometric(bound))
+            answer = apply_shape(rule, with_geometries(bound))
             sizes = answer.sizes if isinstance(answer, Geometry) else answer
         elif info.pointwise:
-            sizes = broadcast(*(t.geometry.sizes for t in _tensors(bound)))
+            sizes = broadcast(*(t.geometry.sizes for t in tensors_of(bound)))
         else:
-            return _specialize(bound)
+            return specialize(bound)
         for own, size in zip(target.geometry.sizes, sizes):
             equal_sizes(own, size, info.base)
 
@@ -587,7 +488,7 @@ class FakeTensorMode(TorchFunctionMode):
         if info.base in RESHAPES:
             rule = shapes.find(info.base.replace("_.", ".").rstrip("_")) if target.is_symbolic else None
             if rule is not None:
-                geometry = apply_shape(rule, _geometric(bound))
+                geometry = apply_shape(rule, with_geometries(bound))
                 target.geometry = (
                     geometry if isinstance(geometry, Geometry) else Geometry(geometry, contiguous_strides(geometry))
                 )
@@ -596,7 +497,7 @@ class FakeTensorMode(TorchFunctionMode):
             elif "size" in bound and "stride" not in bound:
                 target.geometry = Geometry(tuple(bound["size"]), contiguous_strides(bound["size"]), 0)
             else:
-                _specialize(bound)
+                specialize(bound)
                 with disabled():
                     meta = target.detach()
                     target.geometry = Geometry(tuple(meta.shape), tuple(meta.stride()), meta.storage_offset())
@@ -605,7 +506,7 @@ class FakeTensorMode(TorchFunctionMode):
 
     def _written_list(self, info: OperatorInfo, targets: list[FakeTensor], bound: dict[str, Any]) -> None:
         """The same for an operator that writes to each tensor of a list."""
-        _specialize(bound)
+        specialize(bound)
         if self._requires_grad(info, bound):
             for target in targets:
                 if not target.fake_requires_grad:
@@ -614,7 +515,7 @@ class FakeTensorMode(TorchFunctionMode):
     def _requires_grad(self, info: OperatorInfo, bound: dict[str, Any]) -> bool:
         if info.flags & NO_GRAD or not fl.is_grad_enabled():
             return False
-        return any(t.fake_requires_grad for t in _tensors(bound))
+        return any(t.fake_requires_grad for t in tensors_of(bound))
 
     def _geometries(
         self, info: OperatorInfo, bound: dict[str, Any], rule: Any, symbolic: bool, result: Any
@@ -635,18 +536,18 @@ class FakeTensorMode(TorchFunctionMode):
         if info.base == "view.dtype" and plain[0] is not None:
             answers: Any = [_reread(bound["self"], plain[0])]
         elif rule is None and info.pointwise:
-            sizes = broadcast(*(t.geometry.sizes for t in _tensors(bound)))
+            sizes = broadcast(*(t.geometry.sizes for t in tensors_of(bound)))
             answers = [sizes]
         elif rule is not None:
             try:
-                answers = apply_shape(rule, _geometric(bound))
+                answers = apply_shape(rule, with_geometries(bound))
             except NotImplementedError:
                 answers = None
         else:
             answers = None
         if answers is None:
             if any(p is not None and p.sizes for p in plain):
-                _specialize(bound)
+                specialize(bound)
             return plain  # type: ignore[return-value]
         if not isinstance(answers, list):
             answers = [answers]
@@ -654,7 +555,7 @@ class FakeTensorMode(TorchFunctionMode):
         for answer, at_hints in zip(answers, plain, strict=True):
             geometry = _completed(answer, at_hints, bound) if at_hints is not None else None
             if geometry is None:
-                _specialize(bound)
+                specialize(bound)
                 return plain  # type: ignore[return-value]
             geometries.append(geometry)
         return geometries
@@ -694,58 +595,6 @@ def _named(op: OpOverload, bound: dict[str, Any]) -> Any:
 _NAMED: dict[OpOverload, Any] = {}
 
 
-def _tensors(bound: dict[str, Any]) -> list[FakeTensor]:
-    tensors: list[FakeTensor] = []
-    for value in bound.values():
-        if isinstance(value, FakeTensor):
-            tensors.append(value)
-        elif isinstance(value, (list, tuple)):
-            tensors.extend(v for v in value if isinstance(v, FakeTensor))
-    return tensors
-
-
-def _is_symbolic(bound: dict[str, Any]) -> bool:
-    for value in bound.values():
-        if isinstance(value, FakeTensor):
-            if value.is_symbolic:
-                return True
-        elif isinstance(value, (SymInt, SymFloat, SymBool)):
-            return True
-        elif isinstance(value, (list, tuple)):
-            for item in value:
-                if isinstance(item, (SymInt, SymFloat, SymBool)) or (isinstance(item, FakeTensor) and item.is_symbolic):
-                    return True
-    return False
-
-
-def _geometric(value: Any) -> Any:
-    """Arguments with geometries in place of tensors."""
-    if isinstance(value, FakeTensor):
-        return value.geometry
-    if isinstance(value, dict):
-        return {k: _geometric(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return tuple(_geometric(v) for v in value)
-    return value
-
-
-def _specialize(value: Any) -> None:
-    """Turn all symbols in arguments into the numbers of the hints, by guards."""
-    if isinstance(value, FakeTensor):
-        for size in value.geometry.sizes:
-            if type(size) is SymInt:
-                int(size)
-    elif type(value) is SymInt:
-        int(value)
-    elif type(value) is SymFloat:
-        float(value)
-    elif isinstance(value, dict):
-        _specialize(list(value.values()))
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _specialize(item)
-
-
 def _reread(t: FakeTensor, at_hints: Geometry) -> Geometry:
     """The geometry of a tensor's memory read as another dtype; the kernel checked at the hints that it can be."""
     sizes, strides, offset = t.geometry
@@ -772,50 +621,9 @@ def _completed(answer: Any, at_hints: Geometry, bound: dict[str, Any]) -> Geomet
     strides = dense_strides(sizes, at_hints.strides, hints)
     if strides is not None:
         return Geometry(sizes, strides, at_hints.offset)
-    for t in _tensors(bound):  # an argument that is returned as it is
+    for t in tensors_of(bound):  # an argument that is returned as it is
         if Geometry(*map(hinted, t.geometry)) == at_hints and same_all(t.geometry.sizes, sizes):
             return t.geometry
-    return None
-
-
-def _common_device(op: OpOverload, bound: dict[str, Any]) -> Any:
-    """Where the results of a call live."""
-    for argument in op._schema.arguments:
-        if argument.type.text.startswith("device"):
-            value = bound[argument.name]
-            if value is not None:
-                return canonical(value)
-    name = op._full_name
-    if name in ("cpu", "_to_cpu"):
-        return fl.device("cpu")
-    if name == "to.other":
-        return bound["other"].fake_device
-    chosen = None
-    tensors = _tensors(bound)
-    for tensor in tensors:
-        if chosen is None or (chosen.type == "cpu" and tensor.fake_device.type != "cpu"):
-            chosen = tensor.fake_device
-    for tensor in tensors:
-        # A number in a tensor goes anywhere; everything else must be in one place.
-        if tensor.fake_device != chosen and tensor.geometry.sizes and name not in ("copy_",):
-            raise RuntimeError(
-                f"[{op._opname}] expected all tensors on one device, got {chosen} and {tensor.fake_device}"
-            )
-    return chosen if chosen is not None else fl.get_default_device()
-
-
-def _mode_of(value: Any) -> FakeTensorMode | None:
-    if isinstance(value, FakeTensor):
-        return value.fake_mode
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            mode = _mode_of(item)
-            if mode is not None:
-                return mode
-    elif isinstance(value, dict):
-        return _mode_of(list(value.values()))
-    elif isinstance(value, slice):
-        return _mode_of((value.start, value.stop, value.step))
     return None
 
 
@@ -826,7 +634,7 @@ def handle_symbolic_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 def mode_for(value: Any) -> FakeTensorMode:
     """The mode of the fakes in a value, else of its symbolic numbers."""
-    mode = _mode_of(value)
+    mode = mode_of(value)
     if mode is None:
         env = env_of(value)
         mode = getattr(env, "fake_mode", None)

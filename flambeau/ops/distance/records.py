@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
+from flambeau.ops.loss.margins import hinge_elements, ranking_elements
 from flambeau.ops.loss.records import (
     REDUCTIONS,
     divergence,
-    hinge_elements,
     legacy_reduction,
     logits_loss,
     poisson_elements,
-    ranking_elements,
     reduced,
     reduction_number,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
-from flambeau.ops.loss import records as loss
+from flambeau.ops.loss.class_indices import cross_entropy_gradient, nll_loss_gradient
 from flambeau.ops.rules import definition
 
 
@@ -32,5 +32,5 @@ def _cross_entropy_forward(self: Any, target: Any, weight: Any, reduction: int, 
     return loss, total, normalizer.squeeze(dim)
 
 
-definition("_nll_loss_backward")(loss.nll_loss_gradient)
-definition("_cross_entropy_backward")(loss.cross_entropy_gradient)
+definition("_nll_loss_backward")(nll_loss_gradient)
+definition("_cross_entropy_backward")(cross_entropy_gradient)
