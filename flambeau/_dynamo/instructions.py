@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import importlib
+import importlib.util
 import operator
 import sys
 import types
@@ -691,10 +691,19 @@ def _import_name(frame: Frame, inst: Instruction) -> None:
     frame.stack.append(module)
 
 
+def _is_submodule(module: Any, name: str) -> bool:
+    """Whether the name is that of a module of the package, which is imported then."""
+    full = f"{module.__name__}.{name}"
+    is_new = full not in sys.modules and full.startswith("flambeau.") and hasattr(module, "__path__")
+    if is_new and native(importlib.util.find_spec, full) is not None:
+        native(importlib.import_module, full)
+    return full in sys.modules
+
+
 @_op("IMPORT_FROM")
 def _import_from(frame: Frame, inst: Instruction) -> None:
     module = frame.stack[-1]
-    if inst.value not in module.__dict__ and f"{module.__name__}.{inst.value}" in sys.modules:
+    if inst.value not in module.__dict__ and _is_submodule(module, inst.value):
         value = sys.modules[f"{module.__name__}.{inst.value}"]
         frame.tracer.outside.register(value, frame.tracer.outside.sources.constant(value))
         frame.stack.append(value)

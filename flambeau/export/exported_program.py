@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -204,7 +203,9 @@ class ExportedProgram:
 
     def module(self, check_guards: bool = True) -> Any:
         """A module that runs the program, with the signature and the state dict of the original one."""
-        return ExportedModule(self, check_guards)
+        from flambeau.export._unlift import unlift
+
+        return unlift(self, check_guards)
 
     def run_decompositions(self, decomp_table: dict[Any, Any] | None = None) -> ExportedProgram:
         """The program with operators replaced by their definitions and without writes: what the graph changed, it
@@ -293,81 +294,3 @@ def settle(signature: ExportGraphSignature, results: Any, state: dict[str, Any],
             with fl.no_grad():
                 target.copy_(value)
     return outputs
-
-
-class ExportedModule(fl.nn.Module):
-    """Runs an exported program; parameters and buffers are at their places in the original module."""
-
-    def __init__(self, program: ExportedProgram, check_guards: bool) -> None:
-        super().__init__()
-        object.__setattr__(self, "_program", program)
-        object.__setattr__(self, "_check_guards", check_guards)
-        signature = program.graph_signature
-        for name in (*signature.parameters, *signature.buffers):
-            value = program.state_dict.get(name, program.constants.get(name))
-            *path, last = name.split(".")
-            owner: Any = self
-            for part in path:
-                if part not in owner._modules:
-                    owner.add_module(part, fl.nn.Module())
-                owner = owner._modules[part]
-            if name in signature.parameters:
-                owner.register_parameter(last, value)
-            else:
-                owner.register_buffer(last, value, persistent=name not in signature.non_persistent_buffers)
-
-    @property
-    def graph_module(self) -> GraphModule:
-        return self._program.graph_module
-
-    @property
-    def graph(self) -> Any:
-        return self.graph_module.graph
-
-    @property
-    def code(self) -> str:
-        return str(self.graph_module.code)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        program = self._program
-        leaves, spec = pytree.tree_flatten((args, kwargs))
-        wanted = program.call_spec.in_spec
-        if spec != wanted:
-            leaves = _reordered(args, kwargs, wanted)
-        if self._check_guards:
-            program._check_inputs(leaves)
-        state = dict(self.named_parameters(remove_duplicate=False)) | dict(self.named_buffers(remove_duplicate=False))
-        inputs, user = [], iter(leaves)
-        for input_spec in program.graph_signature.input_specs:
-            if input_spec.kind is InputKind.USER_INPUT:
-                inputs.append(next(user))
-            elif input_spec.kind is InputKind.CONSTANT_TENSOR:
-                inputs.append(program.constants[str(input_spec.target)])
-            else:
-                inputs.append(state[str(input_spec.target)])
-        results = program.graph_module(*inputs)
-        return pytree.tree_unflatten(
-            settle(program.graph_signature, results, state, leaves), program.call_spec.out_spec
-        )
-
-    def train(self, mode: bool = True) -> Any:
-        raise NotImplementedError("[export] expected a program that stays in the mode it was exported in, got train()")
-
-    def eval(self) -> Any:
-        raise NotImplementedError("[export] expected a program that stays in the mode it was exported in, got eval()")
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        program = copy.copy(self._program)
-        program.state_dict = copy.deepcopy(program.state_dict, memo)
-        return ExportedModule(program, self._check_guards)
-
-
-def _reordered(args: Any, kwargs: Any, wanted: Any) -> list[Any]:
-    """Leaves of a call that gives keyword arguments in another order, or arguments of another structure: an error."""
-    names = wanted.children()[1].context
-    if isinstance(names, list) and set(names) == set(kwargs):
-        leaves, spec = pytree.tree_flatten((args, {name: kwargs[name] for name in names}))
-        if spec == wanted:
-            return leaves
-    structure = pytree.tree_structure((args, kwargs))
-    raise ValueError(f"[export] expected arguments of the structure {wanted}, got {structure}")

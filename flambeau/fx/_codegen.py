@@ -349,8 +349,8 @@ class _ArgumentPrinter:
         return text
 
     def named(self, a: Argument) -> Argument:
-        """The argument with all its leaves replaced by objects whose repr is their printed form."""
-        return _Name(self(a))
+        """The argument with objects in it whose repr is the printed form of what they stand for."""
+        return tuple(_Name(self(item)) for item in a) if type(a) is tuple else _Name(self(a))
 
     def annotation(self, kind: Any) -> str:
         """A type annotation."""

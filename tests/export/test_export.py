@@ -117,8 +117,22 @@ def test_sizes_that_must_be_equal_or_fixed():
         run(fl.ones(5, 3), example(5)[1], flag=True)
     with pytest.raises(AssertionError, match="dtype"):
         run(x.double(), example(5)[1], flag=True)
-    with pytest.raises(ValueError, match="structure"):
+    with pytest.raises(TypeError, match="missing"):
         run(x)
+    with pytest.raises(ValueError, match="structure"):
+        run(x, {"b": data["a"]}, flag=True)
+
+
+def test_the_module_of_a_program_is_a_graph_module_that_is_exported_again():
+    run = program(Model()).module()
+    assert isinstance(run, fl.fx.GraphModule)
+    assert [n.op for n in run.graph.nodes].count("placeholder") == 3
+    x, data = example(5)
+    again = fl.export.export(run, (x, data), {"flag": True})
+    assert set(again.graph_signature.parameters) == {name for name, _ in run.named_parameters()}
+    expected = run(x, data, flag=True)
+    run.count.zero_()
+    check_equal(again.module()(x, data, flag=True), expected)
 
 
 class Function(nn.Module):
