@@ -1,7 +1,6 @@
 // The loops of attention, built for each instruction set (kernels/attention.cpp).
 #pragma once
 
-#include "cpu/engine/arch.h"
 #include "ops/attention_kernel.h"
 
 namespace fl {
@@ -10,7 +9,5 @@ struct AttentionTable {
   void (*forward)(const AttentionArgs& args);
   void (*backward)(const AttentionArgs& args);
 };
-
-FL_DECLARE_ARCH(const AttentionTable, attention_table)
 
 }  // namespace fl

@@ -6,12 +6,16 @@
 #include <vector>
 
 #include "cpu/convolution/passes.h"
+#include "cpu/engine/arch.h"
 #include "cpu/gemm/packed.h"
 #include "dispatch/kernel.h"
 #include "ops/layout.h"
 #include "ops/windows.h"
 
 namespace fl {
+
+FL_DECLARE_ARCH(const WinogradLoops, winograd_loops)
+
 namespace {
 
 struct Walk {

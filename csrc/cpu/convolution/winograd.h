@@ -6,8 +6,6 @@
 
 #include <cstdint>
 
-#include "cpu/engine/arch.h"
-
 namespace fl {
 
 constexpr int kWinogradProducts = 16;  // a transformed tile has 4 x 4 elements
@@ -28,6 +26,4 @@ struct WinogradLoops {
   void (*output)(const float* products, int64_t step, int64_t channels, const WinogradFinish& finish,
                  const float* const* residuals, float* const* outputs);
 };
-FL_DECLARE_ARCH(const WinogradLoops, winograd_loops)
-
 }  // namespace fl

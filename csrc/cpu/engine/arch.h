@@ -1,10 +1,7 @@
-// Kernel sources are compiled once for each instruction set, with FL_ARCH naming it; FL_ARCH_TABLE picks at
-// run time.
+// Kernel sources are compiled once for each instruction set, with FL_ARCH naming it. Each defines a table of
+// its loops in the namespace of that name; the source that calls them declares the table with FL_DECLARE_ARCH
+// and picks at run time.
 #pragma once
-
-#ifndef FL_ARCH
-#define FL_ARCH v3
-#endif
 
 namespace fl {
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "core/dtype.h"
-#include "cpu/engine/arch.h"
 
 namespace fl {
 
@@ -13,14 +12,6 @@ struct CastTable {
   CastFn fn[kDTypes][kDTypes];  // [from][to]
 };
 
-FL_DECLARE_ARCH(const CastTable, cast_table)
-
-// The same where one of the two is a dtype that is only stored.
-CastFn stored_cast(DType from, DType to);
-
-inline CastFn cast_fn(DType from, DType to) {
-  if (__builtin_expect(is_stored_only(from) || is_stored_only(to), 0)) return stored_cast(from, to);
-  return picked_cast_table().fn[static_cast<int>(from)][static_cast<int>(to)];
-}
+CastFn cast_fn(DType from, DType to);
 
 }  // namespace fl

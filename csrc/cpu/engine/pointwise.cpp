@@ -5,10 +5,49 @@
 #include <cstring>
 
 #include "core/parallel.h"
+#include "cpu/engine/arch.h"
 #include "cpu/engine/narrow.h"
 #include "ops/iterator.h"
 
 namespace fl {
+
+FL_DECLARE_ARCH(const NarrowLoops, narrow_loops)
+FL_DECLARE_ARCH(const BooleanLoops, boolean_loops)
+FL_DECLARE_ARCH(const ComplexLoops, complex_loops)
+
+// The loop for a dtype, or null.
+static StridedIterator::Loop narrow_loop(StoredLoop loop, DType t) {
+  if (loop == StoredLoop::None) return nullptr;
+  const NarrowLoops& loops = picked_narrow_loops();
+  const int64_t bytes = size_of(t);
+  const int at = bytes == 1 ? 0 : bytes == 2 ? 1 : 2;
+  return loop == StoredLoop::Add ? loops.add[at] : loop == StoredLoop::Sub ? loops.sub[at] : loops.mul[at];
+}
+
+// The same for operators whose operands and result are bool.
+static StridedIterator::Loop boolean_loop(StoredLoop loop) {
+  const BooleanLoops& loops = picked_boolean_loops();
+  switch (loop) {
+    case StoredLoop::And:
+      return loops.both;
+    case StoredLoop::Or:
+      return loops.either;
+    case StoredLoop::Xor:
+      return loops.differ;
+    case StoredLoop::Not:
+      return loops.negate;
+    case StoredLoop::Equal:
+      return loops.equal;
+    default:
+      return nullptr;
+  }
+}
+
+static StridedIterator::Loop complex_loop(StoredLoop loop) {
+  if (loop == StoredLoop::Mul) return picked_complex_loops().multiply;
+  if (loop == StoredLoop::Abs) return picked_complex_loops().length;
+  return nullptr;
+}
 
 namespace math {
 [[noreturn]] void integer_division_by_zero() {

@@ -1,7 +1,6 @@
 // Reductions whose accumulators are more than one number: extremes with their index, moments, log-sum-exp.
 #pragma once
 
-#include "cpu/engine/arch.h"
 #include "ops/reduce_loops.h"
 
 namespace fl {
@@ -14,7 +13,5 @@ struct ReduceMore {
                                         // corrects the count
   ReduceLoops logsumexp[kReduceSlots];  // result: the logarithm of the sum of exponentials
 };
-
-FL_DECLARE_ARCH(const ReduceMore, reduce_more)
 
 }  // namespace fl

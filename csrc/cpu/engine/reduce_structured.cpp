@@ -1,8 +1,12 @@
 // Reductions with structured accumulators on the CPU: the engine with the loops of kernels/reduce_more.cpp.
+#include "cpu/engine/arch.h"
 #include "cpu/engine/reduce.h"
 #include "cpu/engine/reduce_more.h"
 
 namespace fl {
+
+FL_DECLARE_ARCH(const ReduceMore, reduce_more)
+
 namespace {
 
 // The slot among those that reduce_more has.

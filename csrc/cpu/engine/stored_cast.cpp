@@ -1,13 +1,17 @@
-// Conversion from and to the dtypes that are only stored, block by block through a dtype that kernels compute
-// with.
+// The choice of a conversion between two dtypes. Those from and to dtypes that are only stored are here:
+// block by block through a dtype that kernels compute with.
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "core/stored_dtypes.h"
+#include "cpu/engine/arch.h"
 #include "cpu/engine/cast.h"
 
 namespace fl {
+
+FL_DECLARE_ARCH(const CastTable, cast_table)
+
 namespace {
 
 constexpr int64_t kBlock = 256;
@@ -105,9 +109,11 @@ constexpr std::array<std::array<CastFn, kAllDTypes>, kAllDTypes> rows(std::index
 
 }  // namespace
 
-CastFn stored_cast(DType from, DType to) {
-  static constexpr auto table = rows(std::make_index_sequence<kAllDTypes>());
-  return table[static_cast<int>(from)][static_cast<int>(to)];
+CastFn cast_fn(DType from, DType to) {
+  static constexpr auto stored = rows(std::make_index_sequence<kAllDTypes>());
+  const int row = static_cast<int>(from), column = static_cast<int>(to);
+  if (__builtin_expect(is_stored_only(from) || is_stored_only(to), 0)) return stored[row][column];
+  return picked_cast_table().fn[row][column];
 }
 
 }  // namespace fl

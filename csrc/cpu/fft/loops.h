@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cpu/engine/arch.h"
-
 namespace fl::cpu::fft_detail {
 
 constexpr int kMaxGenericRadix = 61;  // larger primes always go through Bluestein
@@ -33,19 +31,5 @@ struct FftLoops {
   void (*real_post_rows)(const T*, const T*, int64_t, int64_t, const T*, T*, T*);
   void (*real_pre_rows)(const T*, const T*, int64_t, int64_t, const T*, T*, T*);
 };
-
-FL_DECLARE_ARCH(const FftLoops<float>, fft_loops_float)
-FL_DECLARE_ARCH(const FftLoops<double>, fft_loops_double)
-
-template <typename T>
-const FftLoops<T>& fft_loops();
-template <>
-inline const FftLoops<float>& fft_loops<float>() {
-  return picked_fft_loops_float();
-}
-template <>
-inline const FftLoops<double>& fft_loops<double>() {
-  return picked_fft_loops_double();
-}
 
 }  // namespace fl::cpu::fft_detail

@@ -9,13 +9,26 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "cpu/engine/arch.h"
 #include "cpu/fft/kernel.h"
 #include "cpu/fft/loops.h"
 
 namespace fl::cpu::fft_detail {
+
+FL_DECLARE_ARCH(const FftLoops<float>, fft_loops_float)
+FL_DECLARE_ARCH(const FftLoops<double>, fft_loops_double)
+
+template <typename T>
+const FftLoops<T>& fft_loops() {
+  if constexpr (std::is_same_v<T, float>)
+    return picked_fft_loops_float();
+  else
+    return picked_fft_loops_double();
+}
 
 // exp(-2*pi*i*k/n), accurate to the last bit of double by reducing to the first octant exactly.
 inline std::complex<double> unit_root(int64_t k, int64_t n) {

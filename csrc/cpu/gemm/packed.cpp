@@ -5,9 +5,14 @@
 // product is applied to a group's rows of a panel, some 40 KB that have just been written.
 #include "cpu/gemm/packed.h"
 
+#include "cpu/engine/arch.h"
 #include "cpu/gemm/pairs.h"
 #include "cpu/gemm/product.h"
 #include "cpu/gemm/product_finish.h"
+
+namespace fl {
+FL_DECLARE_ARCH(const FinishLoops, finish_loops)
+}  // namespace fl
 
 namespace fl::cpu {
 namespace products {

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "core/dtype.h"
-#include "cpu/engine/arch.h"
 
 namespace fl::cpu {
 
@@ -43,6 +42,4 @@ struct FinishLoops {
   void (*of_float)(const cpu::ProductFinish& finish, float* c, int64_t rows, int64_t cols);
   void (*of_bfloat16)(const cpu::ProductFinish& finish, BFloat16* c, int64_t rows, int64_t cols);
 };
-FL_DECLARE_ARCH(const FinishLoops, finish_loops)
-
 }  // namespace fl

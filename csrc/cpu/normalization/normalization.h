@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "core/dtype.h"
-#include "cpu/engine/arch.h"
 
 namespace fl {
 
@@ -37,11 +36,4 @@ struct NormLoops {
 struct NormTable {
   NormLoops f, d, b, h;
 };
-FL_DECLARE_ARCH(const NormTable, norm_table)
-
-inline const NormLoops& norm_loops(DType t) {
-  const NormTable& table = picked_norm_table();
-  return t == DType::Double ? table.d : t == DType::BFloat16 ? table.b : t == DType::Half ? table.h : table.f;
-}
-
 }  // namespace fl

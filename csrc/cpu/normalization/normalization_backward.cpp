@@ -4,11 +4,20 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "cpu/engine/arch.h"
 #include "cpu/engine/cast.h"
 #include "dispatch/kernel.h"
 #include "ops/layout.h"
 
 namespace fl {
+
+FL_DECLARE_ARCH(const NormGradientTable, norm_gradient_table)
+
+static const NormGradientLoops& norm_gradient_loops(DType t) {
+  const NormGradientTable& table = picked_norm_gradient_table();
+  return t == DType::Double ? table.d : t == DType::BFloat16 ? table.b : t == DType::Half ? table.h : table.f;
+}
+
 namespace {
 
 constexpr int64_t kWork = 16384;  // elements worth a thread

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "core/dtype.h"
-#include "cpu/engine/arch.h"
 
 namespace fl {
 
@@ -32,11 +31,4 @@ struct NormGradientLoops {
 struct NormGradientTable {
   NormGradientLoops f, d, b, h;
 };
-FL_DECLARE_ARCH(const NormGradientTable, norm_gradient_table)
-
-inline const NormGradientLoops& norm_gradient_loops(DType t) {
-  const NormGradientTable& table = picked_norm_gradient_table();
-  return t == DType::Double ? table.d : t == DType::BFloat16 ? table.b : t == DType::Half ? table.h : table.f;
-}
-
 }  // namespace fl

@@ -2,10 +2,23 @@
 #include "cpu/normalization/softmax.h"
 
 #include "core/parallel.h"
+#include "cpu/engine/arch.h"
 #include "cpu/engine/cast.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
+
+FL_DECLARE_ARCH(const SoftmaxTable, softmax_table)
+
+template <>
+const SoftmaxLoops<float>& softmax_loops<float>() {
+  return picked_softmax_table().f;
+}
+template <>
+const SoftmaxLoops<double>& softmax_loops<double>() {
+  return picked_softmax_table().d;
+}
+
 namespace {
 
 // A contiguous tensor seen as (outer, n, inner) around a dimension.

@@ -3,8 +3,6 @@
 
 #include <cstdint>
 
-#include "cpu/engine/arch.h"
-
 namespace fl {
 
 enum class SoftmaxKind { Softmax, LogSoftmax };
@@ -34,17 +32,11 @@ struct SoftmaxTable {
   SoftmaxLoops<float> f;
   SoftmaxLoops<double> d;
 };
-FL_DECLARE_ARCH(const SoftmaxTable, softmax_table)
-
 template <class T>
-inline const SoftmaxLoops<T>& softmax_loops();
+const SoftmaxLoops<T>& softmax_loops();
 template <>
-inline const SoftmaxLoops<float>& softmax_loops<float>() {
-  return picked_softmax_table().f;
-}
+const SoftmaxLoops<float>& softmax_loops<float>();
 template <>
-inline const SoftmaxLoops<double>& softmax_loops<double>() {
-  return picked_softmax_table().d;
-}
+const SoftmaxLoops<double>& softmax_loops<double>();
 
 }  // namespace fl

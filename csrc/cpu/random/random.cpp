@@ -5,11 +5,15 @@
 
 #include "core/parallel.h"
 #include "core/philox.h"
+#include "cpu/engine/arch.h"
 #include "cpu/engine/cast.h"
 #include "cpu/random/table.h"
 #include "ops/sequences.h"
 
 namespace fl {
+
+FL_DECLARE_ARCH(const RandomTable, random_table)
+
 namespace {
 
 constexpr int64_t kWords = 1024;  // made at a time: 4 KiB, 16 groups

@@ -2,7 +2,6 @@
 // stream, and words turned into numbers of a distribution.
 #pragma once
 
-#include "cpu/engine/arch.h"
 #include "ops/random.h"
 
 namespace fl {
@@ -21,7 +20,5 @@ struct RandomTable {
   RandomLoop range64;    // int64 from two
   RandomLoop bernoulli;  // bool, true with probability range / 2**32
 };
-
-FL_DECLARE_ARCH(const RandomTable, random_table)
 
 }  // namespace fl

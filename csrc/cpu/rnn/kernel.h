@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "cpu/engine/arch.h"
-
 namespace fl {
 
 template <class T>
@@ -30,17 +28,4 @@ struct RecurrentTable {
   RecurrentRows<float> f;
   RecurrentRows<double> d;
 };
-FL_DECLARE_ARCH(const RecurrentTable, recurrent_table)
-
-template <class T>
-const RecurrentRows<T>& recurrent_rows();
-template <>
-inline const RecurrentRows<float>& recurrent_rows<float>() {
-  return picked_recurrent_table().f;
-}
-template <>
-inline const RecurrentRows<double>& recurrent_rows<double>() {
-  return picked_recurrent_table().d;
-}
-
 }  // namespace fl

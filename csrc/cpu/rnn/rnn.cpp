@@ -12,12 +12,24 @@
 
 #include "core/accelerator.h"
 #include "core/parallel.h"
+#include "cpu/engine/arch.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/rnn/kernel.h"
 #include "dispatch/kernel.h"
 #include "ops/rnn.h"
 
 namespace fl {
+
+FL_DECLARE_ARCH(const RecurrentTable, recurrent_table)
+
+template <class T>
+static const RecurrentRows<T>& recurrent_rows() {
+  if constexpr (std::is_same_v<T, float>)
+    return picked_recurrent_table().f;
+  else
+    return picked_recurrent_table().d;
+}
+
 namespace {
 
 using namespace rnn;
