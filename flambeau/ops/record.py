@@ -33,6 +33,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
@@ -176,8 +177,6 @@ def _add(schema: Schema, kind: str, options: dict[str, Any], where: str, **detai
 
 
 def _caller() -> str:
-    import sys
-
     return str(sys._getframe(2).f_globals["__name__"])
 
 
@@ -359,6 +358,11 @@ def composite(
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
         parsed = Schema.parse(schema) if "(" in schema else of_function(fn, schema or fn.__name__, results)
+        if (
+            "<locals>" in fn.__qualname__
+        ):  # one of a family, which a loop declares: native code finds it by its name, too
+            fn.__name__ = parsed.full_name.replace(".", "_")
+            setattr(sys.modules[where], fn.__name__, fn)
         _add(parsed, "composite", options, where, fn=fn)
         return fn
 

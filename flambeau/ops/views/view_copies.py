@@ -12,15 +12,12 @@ from flambeau.ops.record import composite
 def _copying(schema: str, view: Callable[..., Any], method: bool = False) -> None:
     """Records `schema` as the clone of a view; lists of views are cloned one by one."""
 
+    @composite(schema, method=method, out=not schema.endswith("[]"))
     def kernel(*args: Any, **kwargs: Any) -> Any:
         shown = view(*args, **kwargs)
         if isinstance(shown, fl.Tensor):
             return shown.clone(memory_format=fl.contiguous_format)
         return tuple(t.clone(memory_format=fl.contiguous_format) for t in shown)
-
-    kernel.__name__ = schema.split("(")[0].replace(".", "_")
-    globals()[kernel.__name__] = kernel
-    composite(schema, method=method, out=not schema.endswith("[]"))(kernel)
 
 
 _copying("alias_copy(Tensor self) -> Tensor", lambda self: self)
