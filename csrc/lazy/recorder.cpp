@@ -95,6 +95,11 @@ struct GeneratorBelow : Opaque {
   Generator below;
 };
 
+bool is_root(const Tensor& t, const Window& w) {
+  return t.dtype() == w.dtype && t.sizes() == IntSpan(w.sizes) && t.strides() == IntSpan(w.strides) &&
+         t.offset() == w.offset;
+}
+
 // While a program is made and run: what it calls was recorded below autograd, mixed precision and modes.
 class Plainly {
  public:
@@ -142,7 +147,13 @@ void Recorder::set_base(Device base) {
   flush("the device below changes");
   const std::unique_lock<std::recursive_mutex> held = lock();
   base_ = base;
+  forget_programs();
+}
+
+void Recorder::forget_programs() {
+  leave_trace();
   programs_.clear();
+  traces_.clear();
 }
 
 const Recorder::Known& Recorder::known(const Operator& op) {
@@ -161,6 +172,7 @@ const Recorder::Known& Recorder::known(const Operator& op) {
   }
   k.update = op.kernel(Key::CPU).fn == update_kernel;
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
+    k.mutates |= op.schema.args[i].mutated;
     const ArgType type = op.schema.args[i].type;
     const bool scalar = type == ArgType::Scalar || type == ArgType::TensorOrScalar || type == ArgType::Tensor;
     if ((k.update && type == ArgType::Float) || (scalar && has_tag(op, "scales"))) k.parametric |= 1u << i;
@@ -192,7 +204,7 @@ int Recorder::slot_of(const Tensor& t) {
     root.sizes.push_back(bytes / item);
     root.strides.push_back(1);
   }
-  const auto kind = s.base ? Slot::Kind::Input : Slot::Kind::Empty;
+  const auto kind = s.base.defined() ? Slot::Kind::Input : Slot::Kind::Empty;
   graph_.hash.add(0x51u + static_cast<uint64_t>(kind));
   graph_.hash.add(static_cast<uint64_t>(root.dtype));
   graph_.hash.add(IntSpan(root.sizes));
@@ -226,8 +238,13 @@ Window Recorder::window_of(const Tensor& t) {
   return w;
 }
 
-void Recorder::enter(const Operator& op, const Known& known, const Value* args, Call& call) {
-  Hash& hash = graph_.hash;
+// Fills in the arguments of a call. Those of a view take no part in the graph: their windows name no slots.
+void Recorder::enter(const Operator& op, const Known& known, const Value* args, Call& call, bool is_view) {
+  Hash unused;
+  Hash& hash = is_view ? unused : graph_.hash;
+  const auto window = [&](const Tensor& t) {
+    return is_view ? Window{-1, t.dtype(), Dims(t.sizes()), Dims(t.strides()), t.offset()} : window_of(t);
+  };
   hash.add(reinterpret_cast<uint64_t>(&op));
   const size_t n = op.schema.args.size();
   call.values.resize(n);
@@ -236,8 +253,8 @@ void Recorder::enter(const Operator& op, const Known& known, const Value* args, 
     const bool wrapped = v.is_tensor() && v.tensor_impl()->wrapped_number;
     const bool number = wrapped || v.is_number();
     if (number && known.parametric >> i & 1) {
-      const Scalar scalar = wrapped ? item(v.tensor()) : v.to_scalar();
-      if (!scalar.is_integral() && !scalar.is_complex()) {
+      Scalar scalar;
+      if (is_parameter(v, scalar)) {
         call.parameters.emplace_back(static_cast<int>(i), static_cast<int>(graph_.parameters.size()));
         call.values[i] = Value(scalar);
         graph_.parameters.push_back(scalar);
@@ -249,14 +266,14 @@ void Recorder::enter(const Operator& op, const Known& known, const Value* args, 
       call.values[i] = Value(item(v.tensor()));
       add_value(hash, call.values[i]);
     } else if (v.is_tensor()) {
-      call.tensors.push_back({static_cast<int>(i), -1, window_of(v.tensor())});
+      call.tensors.push_back({static_cast<int>(i), -1, window(v.tensor())});
     } else if (v.is_tensor_list()) {
       call.list_lengths.resize(n, -1);
       call.list_lengths[i] = static_cast<int>(v.length());
       hash.add(0x80u + v.length());
       for (size_t k = 0; k < v.length(); ++k)
         if (v.tensors()[k].defined())
-          call.tensors.push_back({static_cast<int>(i), static_cast<int>(k), window_of(v.tensors()[k])});
+          call.tensors.push_back({static_cast<int>(i), static_cast<int>(k), window(v.tensors()[k])});
     } else if (v.tag() == Value::Tag::Device) {
       call.values[i] = Value(base_);
     } else {
@@ -294,28 +311,28 @@ void Recorder::run_meta(const Operator& op, const Value* args, std::vector<Tenso
 }
 
 void Recorder::take_results(const Operator& op, const Value* args, const std::vector<Tensor>& twins,
-                            Value* results, Call& call) {
-  std::vector<Tensor> originals;
-  each_tensor(op, args, [&](int, int, const Tensor& t) { originals.push_back(t); });
-  int place = -1;
+                            Value* results, Call& call, std::vector<TracedResult>& made) {
+  struct Original {
+    int position, element;
+    Tensor tensor;
+  };
+  std::vector<Original> originals;
+  each_tensor(op, args, [&](int i, int k, const Tensor& t) { originals.push_back({i, k, t}); });
+  using Kind = TracedResult::Kind;
   const auto take = [&](const Tensor& meta) -> Tensor {
-    ++place;
+    const int place = static_cast<int>(made.size());
+    Window w{-1, meta.dtype(), Dims(meta.sizes()), Dims(meta.strides()), meta.offset()};
     for (size_t i = 0; i < twins.size(); ++i) {
-      if (twins[i].same(meta)) return originals[i];
-      if (twins[i]->storage.get() == meta->storage.get() && is_here(originals[i]))
-        return window_on(originals[i]->storage, Device{type_}, meta.dtype(), meta.sizes(), meta.strides(),
-                         meta.offset());
+      const Original& o = originals[i];
+      const bool same = twins[i].same(meta);
+      if (!same && (twins[i]->storage.get() != meta->storage.get() || !is_here(o.tensor))) continue;
+      made.push_back({same ? Kind::Argument : Kind::View, o.position, o.element, std::move(w)});
+      return same ? o.tensor : window_on(o.tensor->storage, Device{type_}, made.back().window);
     }
-    Ref<Storage> storage(new Storage);
-    storage->device = Device{type_};
-    storage->bytes = meta->storage->bytes;
-    Tensor t = window_on(storage, Device{type_}, meta.dtype(), meta.sizes(), meta.strides(), meta.offset());
-    Recorded& s = state(t);
-    s.slot = static_cast<int>(graph_.slots.size());
-    Window root{s.slot, t.dtype(), Dims(t.sizes()), Dims(t.strides()), t.offset()};
-    call.results.push_back({root, place});
-    graph_.slots.push_back({Slot::Kind::Result, storage, {}, std::move(root)});
-    return t;
+    w.storage = static_cast<int>(graph_.slots.size());
+    call.results.push_back({w, place});
+    made.push_back({Kind::New, -1, -1, std::move(w), meta->storage->bytes});
+    return new_result(made.back());
   };
   for (int i = 0; i < op.n_results(); ++i) {
     if (results[i].is_tensor()) {
@@ -328,14 +345,30 @@ void Recorder::take_results(const Operator& op, const Value* args, const std::ve
   }
 }
 
-bool Recorder::draw() {
-  const Generator::State s = default_generator(type_).take();
-  if (graph_.draws && (s.seed != graph_.first_draw.seed ||
-                       s.offset != graph_.first_draw.offset + static_cast<uint64_t>(graph_.draws)))
+// A tensor with memory that a call of the graph makes.
+Tensor Recorder::new_result(const TracedResult& made) {
+  Ref<Storage> storage(new Storage);
+  storage->device = Device{type_};
+  storage->bytes = made.bytes;
+  Ref<Recorded> recorded(new Recorded);
+  recorded->slot = made.window.storage;
+  storage->recorded = Ref<Counted>(recorded.get());
+  graph_.slots.push_back({Slot::Kind::Result, storage, {}, made.window});
+  return window_on(storage, Device{type_}, made.window);
+}
+
+// A graph draws from successive streams; where the generator was set meanwhile, another graph begins.
+void Recorder::check_generator() {
+  if (graph_.draws == 0) return;
+  const Generator::State next = default_generator(type_).state(), first = graph_.first_draw;
+  if (next.seed != first.seed || next.offset != first.offset + static_cast<uint64_t>(graph_.draws))
     flush("the random generator was set");
+}
+
+void Recorder::draw() {
+  const Generator::State s = default_generator(type_).take();
   if (graph_.draws == 0) graph_.first_draw = s;
   ++graph_.draws;
-  return true;
 }
 
 // Scalar states of optimizers in the host's memory change at once; the program gets them as they were.
@@ -396,6 +429,8 @@ bool Recorder::record(const Operator& op, const Known& known, Value* args, Value
              device_type_name(type_), " and ", to_string(t.device()));
   });
   if (foreign) return false;
+  if (op.flags & kRandom) check_generator();
+  if (follow(op, known, args, results, where)) return true;
   std::vector<Tensor> twins;
   try {
     run_meta(op, args, twins, results);  // checks the arguments before anything is recorded
@@ -404,8 +439,10 @@ bool Recorder::record(const Operator& op, const Known& known, Value* args, Value
     throw;
   }
   if (is_window(op, args, twins, results)) {
-    Call nothing{};
-    take_results(op, args, twins, results, nothing);
+    Call view{&op, {}, {}, {}, {}, {}, where};
+    std::vector<TracedResult> made;
+    take_results(op, args, twins, results, view, made);
+    if (tracing_) trace_call(op, known, args, results, std::move(view), std::move(made), true);
     return true;
   }
   if (op.flags & kRandom) draw();
@@ -418,17 +455,24 @@ bool Recorder::record(const Operator& op, const Known& known, Value* args, Value
   }
   Call call{&op, {}, {}, {}, {}, {}, where};
   enter(op, known, args, call);
-  take_results(op, args, twins, results, call);
-  for (size_t i = 0; i < op.schema.args.size(); ++i) {
+  std::vector<TracedResult> made;
+  take_results(op, args, twins, results, call, made);
+  if (tracing_) trace_call(op, known, args, results, call, std::move(made), false);
+  graph_.calls.push_back(std::move(call));
+  finish_call(op, known, args, graph_.calls.size());
+  return true;
+}
+
+// After a call was recorded or followed, the last of `calls`.
+void Recorder::finish_call(const Operator& op, const Known& known, const Value* args, size_t calls) {
+  for (size_t i = 0; known.mutates && i < op.schema.args.size(); ++i) {
     if (!op.schema.args[i].mutated) continue;
     if (args[i].is_tensor()) args[i].tensor().bump_version();
     for (size_t k = 0; args[i].is_tensor_list() && k < args[i].length(); ++k)
       if (args[i].tensors()[k].defined()) args[i].tensors()[k].bump_version();
   }
-  graph_.calls.push_back(std::move(call));
   ++metrics.operators;
-  if (graph_.calls.size() >= most_calls) flush("many operators were recorded");
-  return true;
+  if (calls >= most_calls) flush("many operators were recorded");
 }
 
 void Recorder::call(const Operator& op, Value* args, Value* results) {
@@ -482,7 +526,7 @@ Tensor Recorder::wrapped(const Tensor& base) const {
   storage->device = Device{type_};
   storage->bytes = base->storage->bytes;
   Ref<Recorded> recorded(new Recorded);
-  recorded->base = base->storage;
+  recorded->base = window_on(base->storage, base_, base.dtype(), base.sizes(), base.strides(), base.offset());
   storage->recorded = Ref<Counted>(recorded.get());
   return window_on(storage, Device{type_}, base.dtype(), base.sizes(), base.strides(), base.offset());
 }
@@ -492,8 +536,10 @@ Tensor Recorder::on_base(const Tensor& t, const char* why) {
   if (state(t).slot >= 0) flush(why);
   check_value(t);
   Recorded& s = state(t);
-  if (!s.base) s.base = Storage::allocate(t->storage->bytes, base_);
-  return window_on(s.base, base_, t.dtype(), t.sizes(), t.strides(), t.offset());
+  if (!s.base.defined())
+    s.base = window_on(Storage::allocate(t->storage->bytes, base_), base_, t.dtype(), t.sizes(), t.strides(),
+                       t.offset());
+  return window_on(s.base->storage, base_, t.dtype(), t.sizes(), t.strides(), t.offset());
 }
 
 // Operators whose results depend on values, and those of programs: they run at once on the device below.
@@ -546,9 +592,8 @@ std::vector<Tensor> Recorder::inputs_of(const Graph& graph) const {
   for (const Slot& slot : graph.slots) {
     if (slot.kind == Slot::Kind::Host) inputs.push_back(slot.host);
     if (slot.kind != Slot::Kind::Input) continue;
-    const auto& recorded = static_cast<const Recorded&>(*slot.storage->recorded);
-    const Window& w = slot.root;
-    inputs.push_back(window_on(recorded.base, base_, w.dtype, w.sizes, w.strides, w.offset));
+    const Tensor& base = static_cast<const Recorded&>(*slot.storage->recorded).base;
+    inputs.push_back(is_root(base, slot.root) ? base : window_on(base->storage, base_, slot.root));
   }
   for (const Scalar& number : graph.parameters) inputs.push_back(wrapped_number(number));
   return inputs;
@@ -556,6 +601,7 @@ std::vector<Tensor> Recorder::inputs_of(const Graph& graph) const {
 
 Graph Recorder::recorded(std::vector<Tensor>& inputs, std::vector<int>& outputs) {
   const std::unique_lock<std::recursive_mutex> held = lock();
+  leave_trace();
   outputs = graph_.outputs();
   inputs = inputs_of(graph_);
   return graph_;
@@ -566,8 +612,8 @@ void Recorder::store(const Graph& graph, const std::vector<int>& outputs, std::v
            int64_t(results.size()));
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Slot& slot = graph.slots[outputs[i]];
-    const Tensor value = laid_out(results[i], slot.root, slot.storage->bytes, base_);
-    static_cast<Recorded&>(*slot.storage->recorded).base = value->storage;
+    static_cast<Recorded&>(*slot.storage->recorded).base =
+        laid_out(results[i], slot.root, slot.storage->bytes, base_);
   }
 }
 
@@ -600,12 +646,15 @@ std::vector<Tensor> Recorder::run(const Graph& graph, Executable& program,
 
 void Recorder::flush(const char* why) {
   const std::unique_lock<std::recursive_mutex> held = lock();
+  const Ref<Trace> trace = finished_trace();
+  const std::vector<int> lines = std::exchange(lines_, {});
+  std::vector<Ref<TracedCall>> traced = std::exchange(traced_, {});
   if (graph_.calls.empty() && graph_.slots.empty()) return;
   Graph graph = std::exchange(graph_, Graph());
-  const std::vector<int> outputs = graph.outputs();
+  const std::vector<int> outputs = trace ? trace->outputs : graph.outputs();
   for (const Slot& slot : graph.slots)
     if (slot.storage) static_cast<Recorded&>(*slot.storage->recorded).slot = -1;
-  if (graph.calls.empty()) return;
+  if (graph.calls.empty() && !trace) return;
   graph.hash.add(0x90u);
   for (int slot : outputs) graph.hash.add(static_cast<uint64_t>(slot));
   ++metrics.graphs;
@@ -615,16 +664,21 @@ void Recorder::flush(const char* why) {
   Ref<Failure> failure;
   try {
     inputs = inputs_of(graph);
-    const Ref<Executable> program = program_of(graph, outputs, inputs, why);
+    const uint64_t hits = metrics.hits;
+    const Ref<Executable> program = trace ? trace->program : program_of(graph, outputs, inputs, why);
+    metrics.hits += bool(trace);
     ran = true;
     const auto started = std::chrono::steady_clock::now();
     std::vector<Tensor> results = run(graph, *program, inputs);
     metrics.execute_ns += static_cast<uint64_t>((std::chrono::steady_clock::now() - started).count());
     store(graph, outputs, results);
+    if (!trace && tracing_) keep_trace(graph, std::move(traced), outputs, program);
+    tracing_ = metrics.hits > hits;
     return;
   } catch (...) {
     failure = caught();
   }
+  if (trace) trace->enter_calls(graph, trace->calls.size(), lines);
   failure = located(graph, inputs, std::move(failure));
   forget_values(graph, outputs, ran, failure);
   failure->raise();

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "lazy/graph.h"
+#include "lazy/trace.h"
 
 namespace fl::lazy {
 
@@ -26,7 +26,7 @@ class Failure : public Counted {
 // What a storage of a recording device stands for: memory of the device below, a slot of the graph, or
 // nothing where the program failed that would have written it.
 struct Recorded : Counted {
-  Ref<Storage> base;
+  Tensor base;
   int slot = -1;
   Ref<Failure> failure;
 };
@@ -66,14 +66,14 @@ class Recorder {
   Metrics metrics;
   Device base() const { return base_; }
   void set_base(Device base);
-  void forget_programs() { programs_.clear(); }
+  void forget_programs();
 
  private:
   enum class Kind : uint8_t { Record, Host, Copy, ToCopy };
   struct Known {
     Kind kind = Kind::Record;
     uint32_t parametric = 0;  // bit i: argument i is a number that may change from run to run
-    bool update = false;
+    bool update = false, mutates = false;
   };
   struct PairHash {
     size_t operator()(const std::pair<uint64_t, uint64_t>& p) const { return p.first; }
@@ -90,15 +90,32 @@ class Recorder {
   bool is_window(const Operator& op, const Value* args, const std::vector<Tensor>& twins,
                  const Value* results) const;
   bool record(const Operator& op, const Known& known, Value* args, Value* results, int where);
-  void enter(const Operator& op, const Known& known, const Value* args, Call& call);
+  void enter(const Operator& op, const Known& known, const Value* args, Call& call, bool is_view = false);
   void run_meta(const Operator& op, const Value* args, std::vector<Tensor>& twins, Value* results);
   void take_results(const Operator& op, const Value* args, const std::vector<Tensor>& twins, Value* results,
-                    Call& call);
+                    Call& call, std::vector<TracedResult>& made);
   void on_host(const Operator& op, Value* args, Value* results);
   void copy(const Operator& op, Value* args, Value* results, int where);
   void to_copy(const Operator& op, Value* args, Value* results, int where);
   void advance_states(const Operator& op, Value* args, std::vector<std::vector<Tensor>>& before);
-  bool draw();
+  void check_generator();
+  void draw();
+  Tensor new_result(const TracedResult& made);
+  void finish_call(const Operator& op, const Known& known, const Value* args, size_t calls);
+  // Traces (trace.cpp).
+  bool follow(const Operator& op, const Known& known, Value* args, Value* results, int where);
+  const TracedCall* expected_call(const Operator& op, const Known& known, const Value* args);
+  bool fits(const Trace& trace, const TracedCall& expected, const Known& known, const Value* args);
+  bool fits_tensor(const Trace& trace, const Tensor& t, const Window& window, size_t bytes);
+  void drop_slots(size_t count);
+  void take_values(const TracedCall& expected, const Value* args);
+  void make_results(const TracedCall& expected, const Value* args, Value* results);
+  void leave_trace();
+  Ref<Trace> finished_trace();
+  void trace_call(const Operator& op, const Known& known, const Value* args, const Value* results, Call call,
+                  std::vector<TracedResult> made, bool is_view);
+  void keep_trace(const Graph& graph, std::vector<Ref<TracedCall>> calls, const std::vector<int>& outputs,
+                  const Ref<Executable>& program);
   std::vector<Tensor> inputs_of(const Graph& graph) const;
   Ref<Executable> program_of(const Graph& graph, const std::vector<int>& outputs,
                              const std::vector<Tensor>& inputs, const char* why);
@@ -114,6 +131,13 @@ class Recorder {
   Graph graph_;
   std::unordered_map<const Operator*, Known> known_;
   std::unordered_map<std::pair<uint64_t, uint64_t>, Ref<Executable>, PairHash> programs_;
+
+  std::vector<Ref<Trace>> traces_;  // the latest used first
+  Ref<Trace> trace_;                // the one that is followed, whose calls are not in the graph
+  size_t followed_ = 0;             // calls of it
+  std::vector<int> lines_;          // of these calls
+  bool tracing_ = false;            // programs repeat themselves: what is recorded becomes a trace
+  std::vector<Ref<TracedCall>> traced_;
 };
 
 // The kernel of all operators on recording devices.
