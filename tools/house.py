@@ -200,7 +200,7 @@ def wide_headers(root: Path) -> list[str]:
     ]
 
 
-_REGISTERED = re.compile(r'\b(?:FL_KERNEL\(|Register \w+\{)"([^"]+)"')
+_REGISTERED = re.compile(r'(?:\bFL_(?:CUDA_)?KERNEL\(|\bRegister \w+\{|^ +\w+\{)"([^"]+)"', re.MULTILINE)
 
 
 def registered_twice(root: Path) -> list[str]:

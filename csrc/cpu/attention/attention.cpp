@@ -4,7 +4,7 @@
 
 namespace fl {
 
-FL_DECLARE_ARCH(const AttentionTable, attention_table)
+FL_DECLARE_ARCH(const AttentionTable, attention_table);
 
 FL_ATTACH(attention_forward, CPU, [](const AttentionArgs& args) { picked_attention_table().forward(args); });
 FL_ATTACH(attention_backward, CPU,

@@ -14,7 +14,7 @@
 
 namespace fl {
 
-FL_DECLARE_ARCH(const WinogradLoops, winograd_loops)
+FL_DECLARE_ARCH(const WinogradLoops, winograd_loops);
 
 namespace {
 

@@ -11,9 +11,9 @@
 
 namespace fl {
 
-FL_DECLARE_ARCH(const NarrowLoops, narrow_loops)
-FL_DECLARE_ARCH(const BooleanLoops, boolean_loops)
-FL_DECLARE_ARCH(const ComplexLoops, complex_loops)
+FL_DECLARE_ARCH(const NarrowLoops, narrow_loops);
+FL_DECLARE_ARCH(const BooleanLoops, boolean_loops);
+FL_DECLARE_ARCH(const ComplexLoops, complex_loops);
 
 // The loop for a dtype, or null.
 static StridedIterator::Loop narrow_loop(StoredLoop loop, DType t) {

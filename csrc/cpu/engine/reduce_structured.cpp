@@ -5,7 +5,7 @@
 
 namespace fl {
 
-FL_DECLARE_ARCH(const ReduceMore, reduce_more)
+FL_DECLARE_ARCH(const ReduceMore, reduce_more);
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 namespace fl {
 
-FL_DECLARE_ARCH(const CastTable, cast_table)
+FL_DECLARE_ARCH(const CastTable, cast_table);
 
 namespace {
 

@@ -19,8 +19,8 @@
 
 namespace fl::cpu::fft_detail {
 
-FL_DECLARE_ARCH(const FftLoops<float>, fft_loops_float)
-FL_DECLARE_ARCH(const FftLoops<double>, fft_loops_double)
+FL_DECLARE_ARCH(const FftLoops<float>, fft_loops_float);
+FL_DECLARE_ARCH(const FftLoops<double>, fft_loops_double);
 
 template <typename T>
 const FftLoops<T>& fft_loops() {

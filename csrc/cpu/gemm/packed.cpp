@@ -11,7 +11,7 @@
 #include "cpu/gemm/product_finish.h"
 
 namespace fl {
-FL_DECLARE_ARCH(const FinishLoops, finish_loops)
+FL_DECLARE_ARCH(const FinishLoops, finish_loops);
 }  // namespace fl
 
 namespace fl::cpu {

@@ -11,7 +11,7 @@
 
 namespace fl {
 
-FL_DECLARE_ARCH(const NormTable, norm_table)
+FL_DECLARE_ARCH(const NormTable, norm_table);
 
 static const NormLoops& norm_loops(DType t) {
   const NormTable& table = picked_norm_table();

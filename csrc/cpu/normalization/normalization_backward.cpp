@@ -11,7 +11,7 @@
 
 namespace fl {
 
-FL_DECLARE_ARCH(const NormGradientTable, norm_gradient_table)
+FL_DECLARE_ARCH(const NormGradientTable, norm_gradient_table);
 
 static const NormGradientLoops& norm_gradient_loops(DType t) {
   const NormGradientTable& table = picked_norm_gradient_table();

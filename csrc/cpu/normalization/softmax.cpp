@@ -8,7 +8,7 @@
 
 namespace fl {
 
-FL_DECLARE_ARCH(const SoftmaxTable, softmax_table)
+FL_DECLARE_ARCH(const SoftmaxTable, softmax_table);
 
 template <>
 const SoftmaxLoops<float>& softmax_loops<float>() {

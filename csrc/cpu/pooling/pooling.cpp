@@ -4,8 +4,8 @@
 
 namespace fl {
 
-FL_DECLARE_ARCH(const MaxPoolTable, max_pool_table)
-FL_DECLARE_ARCH(const AveragePoolTable, average_pool_table)
+FL_DECLARE_ARCH(const MaxPoolTable, max_pool_table);
+FL_DECLARE_ARCH(const AveragePoolTable, average_pool_table);
 
 FL_ATTACH(max_pool, CPU, [](const PoolArgs& args, int) { picked_max_pool_table().run(args); });
 FL_ATTACH(average_pool, CPU, [](const PoolArgs& args, int) { picked_average_pool_table().run(args); });

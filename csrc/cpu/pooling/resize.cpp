@@ -4,7 +4,7 @@
 
 namespace fl {
 
-FL_DECLARE_ARCH(const ResizeTable, resize_table)
+FL_DECLARE_ARCH(const ResizeTable, resize_table);
 
 FL_ATTACH(resize, CPU, [](const ResizeArgs& args, bool backward) {
   const ResizeTable& table = picked_resize_table();

@@ -12,7 +12,7 @@
 
 namespace fl {
 
-FL_DECLARE_ARCH(const RandomTable, random_table)
+FL_DECLARE_ARCH(const RandomTable, random_table);
 
 namespace {
 

@@ -20,7 +20,7 @@
 
 namespace fl {
 
-FL_DECLARE_ARCH(const RecurrentTable, recurrent_table)
+FL_DECLARE_ARCH(const RecurrentTable, recurrent_table);
 
 template <class T>
 static const RecurrentRows<T>& recurrent_rows() {
