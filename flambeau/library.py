@@ -15,6 +15,7 @@ import functools
 import inspect
 import itertools
 import re
+import threading
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,6 +47,7 @@ _defined: set[str] = set()  # operators whose library is alive
 _gone: set[str] = set()  # operators whose library was destroyed: they may be defined again
 _kept: dict[str, Library] = {}  # libraries behind the functions of this module, which live for ever
 _dispatch_rules: dict[tuple[str, type], Callable[..., Any]] = {}
+_meta_kernels: dict[str, Callable[..., Any]] = {}  # that are written in Python, by full name
 
 
 def fallthrough_kernel() -> None:
@@ -140,6 +142,8 @@ class Library:
 
     def _set(self, name: str, key: int, fn: Callable[..., Any] | None, with_keyset: bool, if_missing: bool) -> None:
         handle = _C._set_kernel(name, key, fn, with_keyset, if_missing)
+        if key == _ops.META and fn is not None and not with_keyset and handle is not None:
+            _meta_kernels[name] = fn
         if handle is not None:
             self._handles.append(handle)
 
@@ -154,6 +158,7 @@ def _destroy(handles: list[int], definitions: list[str], fallbacks: list[int]) -
     for name in definitions:
         _defined.discard(name)
         _gone.add(name)
+        _meta_kernels.pop(name, None)
         _ops.forget(name)
     definitions.clear()
     while fallbacks:
@@ -624,16 +629,36 @@ def _tensors(values: Iterable[Any]) -> Iterator[flambeau.Tensor]:
 class FakeImplCtx:
     """What a fake kernel may ask for."""
 
-    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
+    def __init__(self, new_symbol: Callable[[int, Any], Any] | None = None) -> None:
+        self._new_symbol = new_symbol
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:
         """A size that depends on data. Without symbolic shapes the smallest one stands for it."""
-        return min
+        return min if self._new_symbol is None else self._new_symbol(min, max)
 
     create_unbacked_symint = new_dynamic_size
 
 
+_context = threading.local()
+
+
 def get_ctx() -> FakeImplCtx:
     """The context of the running fake kernel."""
-    return FakeImplCtx()
+    current = getattr(_context, "current", None)
+    return FakeImplCtx() if current is None else current
+
+
+def run_fake(full_name: str, new_symbol: Callable[[int, Any], Any], args: Any, kwargs: Any) -> Any:
+    """What the fake kernel of an operator returns; NotImplemented where it has none in Python."""
+    kernel = _meta_kernels.get(full_name)
+    if kernel is None:
+        return NotImplemented
+    before = getattr(_context, "current", None)
+    _context.current = FakeImplCtx(new_symbol)
+    try:
+        return kernel(*args, **kwargs)
+    finally:
+        _context.current = before
 
 
 def wrap_triton(triton_kernel: Callable[..., Any], /) -> Any:

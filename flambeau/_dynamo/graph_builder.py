@@ -150,6 +150,8 @@ class GraphBuilder:
         if wrappers.among(args) or wrappers.among(kwargs.values()):
             return wrappers.record(self, op, target, args, kwargs)
         fake_args, fake_kwargs = _fake_of(args, name), _fake_of(kwargs, name)
+        if op == "call_function" and type(target) is Function and target.__module__.startswith("torch._ops."):
+            target = _C._resolve_call(target, *fake_args, **fake_kwargs)  # an operator of a library
         versions = [(t, t._version) for t in tensors_in((*fake_args, *fake_kwargs.values()))]
         try:
             if fake_kwargs.get("out") is not None:

@@ -95,6 +95,41 @@ class _Maker:
         return result
 
 
+def by_python_kernel(mode: FakeTensorMode, op: Any, bound: dict[str, Any], device: Any) -> Any:
+    """What the kernel for tensors without data returns, where the user wrote one: it runs on the fakes."""
+    from flambeau import _C, library
+    from flambeau._subclasses.fake_values import FakeTensor, tensors_of
+
+    env = mode.shape_env
+    assert env is not None
+    arguments = op._schema.arguments
+    positional = [bound[a.name] for a in arguments if not a.kwarg_only]
+    named = {a.name: bound[a.name] for a in arguments if a.kwarg_only}
+
+    def new_symbol(lower: int, upper: Any) -> Any:
+        return env.create_unbacked(lower, upper if type(upper) is int else float("inf"))
+
+    before, mode.recorder = mode.recorder, None
+    mode.definition_devices.append(device)
+    _C._push_torch_function_mode(mode)
+    try:
+        result = library.run_fake(op._full_name, new_symbol, positional, named)
+    finally:
+        _C._pop_torch_function_mode()
+        mode.definition_devices.pop()
+        mode.recorder = before
+    if result is NotImplemented:
+        return result
+    grad = fl.is_grad_enabled() and any(t.fake_requires_grad for t in tensors_of(bound))
+    inputs = {id(t) for t in tensors_of(bound)}
+    for value in result if isinstance(result, (tuple, list)) else (result,):
+        if isinstance(value, FakeTensor) and id(value) not in inputs:
+            value.fake_device = device
+            if grad and (value.dtype.is_floating_point or value.dtype.is_complex):
+                value.fake_requires_grad, value.fake_is_leaf = True, False
+    return result
+
+
 # ---------------------------------------------------------------------------------------------- geometry
 
 

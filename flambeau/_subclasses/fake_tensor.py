@@ -435,6 +435,10 @@ class FakeTensorMode(TorchFunctionMode):
 
     def _by_kernel(self, op: OpOverload, info: OperatorInfo, bound: dict[str, Any], rule: Any, symbolic: bool) -> Any:
         device = common_device(op, bound)
+        if self.shape_env is not None and "::" in op._full_name:
+            result = fake_data.by_python_kernel(self, op, bound, device)
+            if result is not NotImplemented:
+                return result
         if unbacked.find(info.base) is not None:
             return fake_data.results_of(self, info.base, bound, device, self._requires_grad(info, bound))
         env = self.shape_env
@@ -448,6 +452,8 @@ class FakeTensorMode(TorchFunctionMode):
         # Fakes have no history of their own, so nothing is recorded here.
         with disabled():
             result = op(*[concrete[n] for n in info.positional], **{n: concrete[n] for n in info.keyword})
+        if not op._schema.returns and "::" in op._full_name:
+            return None  # an operator of the user's that only writes
         if info.writes_first:
             target = next(iter(bound.values()))
             if isinstance(target, list):

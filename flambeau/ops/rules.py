@@ -9,6 +9,7 @@ A family keeps the rules of each kind in a module of its folder, beside its reco
   unbacked     results whose sizes the data decides, in graphs that hold such sizes as symbols
   onnx         the operator in ONNX
   sharding     the operator on tensors that are divided among processes (`distributed.tensor`)
+  inverses     what a write to a view means for the whole, in graphs without writes
 
 Rules are registered with a decorator, by full name, and found by it. The module of a family is imported when a rule of
 its kind is first asked for; `Record.definition`, `Record.shape` and so on are the same rules.
@@ -142,7 +143,9 @@ samples = Rules("samples")
 onnx = Rules("onnx")
 sharding = Rules("sharding")
 unbacked = Rules("unbacked")
-KINDS = frozenset(rules.module for rules in (definition, shape, batching, samples, onnx, sharding, unbacked))
+inverse = Rules("inverses")
+_KINDS = (definition, shape, batching, samples, onnx, sharding, unbacked, inverse)
+KINDS = frozenset(rules.module for rules in _KINDS)
 
 
 def functional_name(name: str) -> str | None:

@@ -53,7 +53,8 @@ KEPT = frozenset(
         "linalg_cholesky linalg_eigh linalg_svd linalg_qr linalg_lstsq linalg_pinv embedding_bag unique_consecutive "
         "bucketize.Tensor searchsorted.Tensor histc stft istft fft_fft fft_rfft fft_irfft fft_ifft quantile nanquantile "
         "binary_cross_entropy multi_margin_loss multilabel_margin_loss soft_margin_loss mse_loss l1_loss smooth_l1_loss "
-        "huber_loss cross_entropy nll_loss _adaptive_max_pool2d _adaptive_max_pool3d prelu _im2col _col2im adaptive_max_pool1d"
+        "huber_loss cross_entropy nll_loss _adaptive_max_pool2d _adaptive_max_pool3d prelu _im2col _col2im adaptive_max_pool1d "
+        "select_scatter slice_scatter diagonal_scatter as_strided_scatter"
     ).split()
 )
 
