@@ -518,8 +518,10 @@ void accumulate_grad(const Tensor& t, Tensor&& grad) {
 
 std::vector<Tensor> Accumulate::apply(std::vector<Tensor>&& grads) {
   if (!grads[0].defined()) return {};
-  accumulate_grad(variable, std::move(grads[0]));
   Meta& m = *meta_of(variable);
+  if (m.extras)
+    for (const auto& hook : m.extras->post_accumulate) hook->before_accumulation();
+  accumulate_grad(variable, std::move(grads[0]));
   if (m.extras) {
     std::vector<Tensor> self{variable};
     const auto hooks = m.extras->post_accumulate;

@@ -25,6 +25,8 @@ struct Edge {
 // A callback of the user's, on lists of gradients, which it may replace.
 struct Hook : Counted {
   virtual void call(std::vector<Tensor>& grads, const std::vector<Tensor>* inputs) = 0;
+  virtual void before_accumulation() {}  // of a hook that runs after it
+  void* python = nullptr;                // of a native hook: the Python object it works for, not owned
 };
 
 // What a gradient that arrives at a node must look like.

@@ -17,6 +17,39 @@ void copy(char* to, const char* from, int64_t bytes) {
 
 }  // namespace
 
+// Pieces of memory as if each lay behind the one before.
+class Joined {
+ public:
+  explicit Joined(const std::vector<Piece>& pieces) : pieces_(pieces) {
+    ends_.reserve(pieces.size());
+    for (const Piece& piece : pieces) ends_.push_back(bytes_ += piece.bytes);
+  }
+  int64_t bytes() const { return bytes_; }
+  char* whole() const { return pieces_.size() == 1 ? pieces_[0].data : nullptr; }
+  // part(memory, its distance from `begin`, bytes) for the connected parts of a range.
+  template <class F>
+  void each(int64_t begin, int64_t bytes, F part) const {
+    size_t i = std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin();
+    for (int64_t done = 0; done < bytes; ++i) {
+      const int64_t skipped = begin + done - (ends_[i] - pieces_[i].bytes);
+      const int64_t size = std::min(bytes - done, pieces_[i].bytes - skipped);
+      if (size > 0) part(pieces_[i].data + skipped, done, size);
+      done += size;
+    }
+  }
+  void read(int64_t begin, int64_t bytes, char* to) const {
+    each(begin, bytes, [&](const char* at, int64_t offset, int64_t size) { copy(to + offset, at, size); });
+  }
+  void write(int64_t begin, int64_t bytes, const char* from) const {
+    each(begin, bytes, [&](char* at, int64_t offset, int64_t size) { copy(at, from + offset, size); });
+  }
+
+ private:
+  const std::vector<Piece>& pieces_;
+  std::vector<int64_t> ends_;
+  int64_t bytes_ = 0;
+};
+
 void Collectives::begin(Fingerprint& what) {
   if (!failure_.empty())
     fail_as(Failure::Backend, "[", name_of(what.op),
@@ -122,13 +155,19 @@ void Collectives::exchange(Fingerprint what, const Exchange& exchange, const Lim
   finish();
 }
 
-void Collectives::all_reduce(Fingerprint what, char* data, const Limit& limit) {
-  const int64_t item = size_of(what.dtype), bytes = what.count * item;
+void Collectives::all_reduce_small(Fingerprint what, const Joined& data, const Limit& limit) {
+  std::vector<char> joined(static_cast<size_t>(data.bytes()));
+  char* at = data.whole() ? data.whole() : joined.data();
+  if (!data.whole()) data.read(0, data.bytes(), at);
+  exchange(what, {true, {{at, data.bytes()}}, {}, {at, data.bytes()}, data.bytes()}, limit);
+  if (!data.whole()) data.write(0, data.bytes(), at);
+}
+
+void Collectives::all_reduce(Fingerprint what, const std::vector<Piece>& pieces, const Limit& limit) {
+  const Joined data(pieces);
+  const int64_t item = size_of(what.dtype), bytes = data.bytes();
   const int ranks = presence_.ranks(), own = presence_.rank();
-  if (bytes <= kSmall || ranks == 1) {
-    exchange(what, {true, {{data, bytes}}, {}, {data, bytes}, bytes}, limit);
-    return;
-  }
+  if (bytes <= kSmall || ranks == 1) return all_reduce_small(what, data, limit);
   begin(what);
   // Block by block, so that it stays in the cache: each rank reduces its share, then all shares are handed
   // round.
@@ -137,7 +176,6 @@ void Collectives::all_reduce(Fingerprint what, char* data, const Limit& limit) {
   for (int64_t start = 0; start < bytes; start += block) {
     const int64_t size = std::min(block, bytes - start);
     const int64_t share = (size / ranks + 63) / 64 * 64;
-    char* at = data + start;
     const auto begin_of = [&](int rank) { return std::min(size, rank * share); };
     const auto bytes_of = [&](int rank) {
       return (rank + 1 == ranks ? size : begin_of(rank + 1)) - begin_of(rank);
@@ -145,14 +183,17 @@ void Collectives::all_reduce(Fingerprint what, char* data, const Limit& limit) {
     const int64_t first = begin_of(own);
     char* slot = next_slot();
     for (int rank = 0; rank < ranks; ++rank)
-      if (rank != own) copy(slot + begin_of(rank), at + begin_of(rank), bytes_of(rank));
+      if (rank != own) data.read(start + begin_of(rank), bytes_of(rank), slot + begin_of(rank));
     meet(what, limit);
-    for (int rank = 0; rank < ranks; ++rank) sources[rank] = rank == own ? at + first : slot_of(rank) + first;
-    reduce(at + first, sources.data(), ranks, bytes_of(own) / item, what.dtype, what.reduction);
-    copy(next_slot() + first, at + first, bytes_of(own));
+    data.each(start + first, bytes_of(own), [&](char* at, int64_t offset, int64_t part) {
+      for (int rank = 0; rank < ranks; ++rank)
+        sources[rank] = rank == own ? at : slot_of(rank) + first + offset;
+      reduce(at, sources.data(), ranks, part / item, what.dtype, what.reduction);
+    });
+    data.read(start + first, bytes_of(own), next_slot() + first);
     meet(what, limit);
     for (int rank = 0; rank < ranks; ++rank)
-      if (rank != own) copy(at + begin_of(rank), slot_of(rank) + begin_of(rank), bytes_of(rank));
+      if (rank != own) data.write(start + begin_of(rank), bytes_of(rank), slot_of(rank) + begin_of(rank));
   }
   presence_.own().bytes.fetch_add(static_cast<uint64_t>(bytes), std::memory_order_relaxed);
   finish();

@@ -33,12 +33,14 @@ struct Trace {
   int64_t start = 0, end = 0;  // nanoseconds of the steady clock; end 0: it did not end
 };
 
+class Joined;
+
 class Collectives {
  public:
   explicit Collectives(Presence& presence) : presence_(presence) {}
 
   void exchange(Fingerprint what, const Exchange& exchange, const Limit& limit);
-  void all_reduce(Fingerprint what, char* data, const Limit& limit);
+  void all_reduce(Fingerprint what, const std::vector<Piece>& pieces, const Limit& limit);
   // Sizes differ from pair to pair; they are compared first.
   void all_to_all(Fingerprint what, const std::vector<Piece>& send, const std::vector<Piece>& receive,
                   const Limit& limit);
@@ -46,6 +48,7 @@ class Collectives {
   std::vector<Trace> recent() const;  // the last collectives, the oldest first
 
  private:
+  void all_reduce_small(Fingerprint what, const Joined& data, const Limit& limit);
   void finish();
   void begin(Fingerprint& what);
   // Publishes what was written to slot() and waits for everybody's; the first time compares fingerprints.

@@ -207,8 +207,23 @@ WorkRef ProcessGroup::all_reduce(const Tensor& tensor, Reduction reduction, cons
   const Fingerprint what = fingerprint(Collective::AllReduce, tensor, reduction);
   const Tensor buffer = dense(tensor);
   return submit(mode, {tensor}, [=](const Limit& limit) {
-    collectives_.all_reduce(what, piece_of(buffer).data, limit);
+    collectives_.all_reduce(what, {piece_of(buffer)}, limit);
     deliver(tensor, buffer);
+  });
+}
+
+WorkRef ProcessGroup::all_reduce_gradients(const Tensors& tensors, Reduction reduction, int pass, int bucket,
+                                           const Mode& mode) {
+  Fingerprint what = fingerprint(Collective::AllReduce, tensors.at(0), reduction);
+  what.dims = 1;
+  what.count = 0;
+  for (const Tensor& t : tensors) what.count += t.numel();
+  what.sizes[0] = what.count;
+  what.pass = pass;
+  what.bucket = bucket;
+  return submit(mode, tensors, [=](const Limit& limit) {
+    collectives_.all_reduce(what, pieces_of(tensors), limit);
+    for (const Tensor& t : tensors) t.bump_version();
   });
 }
 

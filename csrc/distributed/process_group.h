@@ -33,6 +33,9 @@ class ProcessGroup {
   WorkRef barrier(const Mode& mode);
   WorkRef broadcast(const Tensor& tensor, int root, const Mode& mode);
   WorkRef all_reduce(const Tensor& tensor, Reduction reduction, const Mode& mode);
+  // Dense CPU tensors of one dtype, reduced where they lie: a bucket of a reducer (Fingerprint).
+  WorkRef all_reduce_gradients(const Tensors& tensors, Reduction reduction, int pass, int bucket,
+                               const Mode& mode);
   WorkRef reduce(const Tensor& tensor, int root, Reduction reduction, const Mode& mode);
   WorkRef all_gather(const Tensors& to, const Tensor& from, const Mode& mode);
   WorkRef gather(const Tensors& to, const Tensor& from, int root, const Mode& mode);

@@ -42,6 +42,9 @@ std::string Fingerprint::describe() const {
   text += "]";
   if (reduction != Reduction::None) text += message(", op=", name_of(reduction));
   if (root >= 0) text += message(", root=", root);
+  if (bucket > 0) text += message(", gradients of bucket ", bucket, " in backward pass ", pass);
+  if (bucket < 0)
+    text += message(", nothing for bucket ", -bucket, ": backward pass ", pass, " raised an error");
   return text + message(") #", sequence);
 }
 

@@ -45,12 +45,13 @@ struct Fingerprint {
   Reduction reduction = Reduction::None;
   uint8_t dims = 0;
   int32_t root = -1;
-  int64_t count = 0;  // elements
+  int32_t pass = 0, bucket = 0;  // of a reducer, from 1; a bucket below 0 belongs to a pass that failed
+  int64_t count = 0;             // elements
   int64_t sizes[8] = {};
 
   bool matches(const Fingerprint& other) const {
     return op == other.op && dtype == other.dtype && reduction == other.reduction && root == other.root &&
-           count == other.count;
+           pass == other.pass && bucket == other.bucket && count == other.count;
   }
   std::string describe() const;
 };

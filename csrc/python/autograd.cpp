@@ -386,7 +386,8 @@ PyObject* leaf_hooks(PyObject* self, PyObject*) {
     const auto list = [](const std::vector<Ref<autograd::Hook>>& hooks, PyObject* into) {
       for (const auto& hook : hooks) {
         const auto* python = dynamic_cast<const PyHook*>(hook.get());
-        if (PyList_Append(into, python ? python->fn : Py_None) < 0) throw PythonError();
+        auto* owner = python ? python->fn : static_cast<PyObject*>(hook->python);
+        check(PyList_Append(into, owner ? owner : Py_None));
       }
     };
     if (m && m->extras) {

@@ -33,7 +33,7 @@ void PythonError::forget() const noexcept {
 void translate_exception() {
   try {
     throw;
-  } catch (const PythonError&) {
+  } catch (const ForeignError&) {
     if (!PyErr_Occurred())
       PyErr_SetString(PyExc_SystemError, "[flambeau] expected a Python error to be set, got none");
   } catch (const Error& e) {

@@ -300,7 +300,7 @@ def _leaf(tracer: Tracer, twin: Any) -> Any:
 def reducer_of(tensor: Any) -> Any:
     """The object behind the only hook of a leaf, where a graph can do what the hook does: data-parallel training."""
     before, after = tensor._leaf_hooks()
-    return getattr(after[0], "reducer", None) if not before and len(after) == 1 else None
+    return after[0] if not before and len(after) == 1 and hasattr(after[0], "reduce_in_graph") else None
 
 
 def _reducers_of(leaves: list[TracedTensor]) -> list[Any]:

@@ -1,10 +1,11 @@
 """The reducer of data-parallel training: averages gradients over processes while backward still runs.
 
-Parameters are assigned to buckets in the reverse of their order, which is about the order in which their gradients become
-ready. A hook on each parameter copies its gradient into the bucket (or finds that it lies there); full buckets are all-reduced
-in their order on the group's thread. When backward is through, the rest is reduced and everything waited for. Beside the
-gradients a bucket carries a count for each parameter of the processes that used it: a parameter that nobody used keeps its
-gradient, and no process has to know beforehand what the others use.
+Parameters are assigned to buckets in the reverse of their order, and after the first pass in the order in which the gradients
+of the first process were ready. Hooks of the native reducer (`csrc/distributed/reducer.h`) count; when a bucket is full, it is
+reduced in the background: in shared memory where the gradients lie, with other groups and with communication hooks in memory of the
+bucket. A parameter that nobody used keeps its gradient, and no process has to know beforehand what the others use.
+
+Where backward raises an error on one process, the others get one from the buckets that it does not reduce.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau
-from flambeau import _C
+from flambeau import _distributed as native
 from flambeau.distributed import _collectives as collectives
 from flambeau.distributed._process_group import ProcessGroup
-from flambeau.distributed._types import ReduceOp
+from flambeau.distributed._types import ReduceOp, Work
 
 __all__ = ["BuiltinCommHookType", "GradBucket", "Logger", "Reducer"]
 
@@ -61,22 +62,38 @@ class GradBucket:
 
 
 class _Bucket:
-    """Memory for the gradients of some parameters, and behind them the counts of processes that used each."""
+    """Some parameters, and memory for their gradients where they are not reduced where they lie. Behind those in memory are
+    the counts of the processes that used each."""
 
     def __init__(self, indices: list[int], parameters: list[Tensor]) -> None:
         self.indices, self.parameters = indices, parameters
-        sizes = [parameter.numel() for parameter in parameters]
-        first = parameters[0]
-        self.memory = flambeau.zeros(sum(sizes) + len(sizes), dtype=first.dtype, device=first.device)
-        self.flat, self.used = self.memory[: sum(sizes)], self.memory[sum(sizes) :]
-        self.views = [_view_like(part, p) for part, p in zip(self.flat.split(sizes), parameters)] if sizes else []
-        self.begin()
-
-    def begin(self) -> None:
-        self.waiting = len(self.indices)
         self.launched: Any = None
-        self.repeat = False
-        self.used.zero_()
+        self._memory: Tensor | None = None
+
+    @property
+    def memory(self) -> Tensor:
+        if self._memory is None:
+            first = self.parameters[0]
+            numbers = sum(parameter.numel() for parameter in self.parameters) + len(self.parameters)
+            with flambeau.no_grad():
+                self._memory = flambeau.zeros(numbers, dtype=first.dtype, device=first.device)
+        return self._memory
+
+    @property
+    def flat(self) -> Tensor:
+        return self.memory[: -len(self.parameters)]
+
+    @property
+    def used(self) -> Tensor:
+        return self.memory[-len(self.parameters) :]
+
+    def views(self) -> list[Tensor]:
+        parts = self.flat.split([parameter.numel() for parameter in self.parameters])
+        return [_view_like(part, parameter) for part, parameter in zip(parts, self.parameters)]
+
+    @property
+    def bytes(self) -> int:
+        return sum(parameter.numel() * parameter.element_size() for parameter in self.parameters)
 
 
 def _view_like(part: Tensor, parameter: Tensor) -> Tensor:
@@ -157,20 +174,8 @@ def _verify_params_across_processes(group: ProcessGroup, tensors: Sequence[Tenso
                 )
 
 
-class _GradientHook:
-    """Tells a reducer that the gradient of one of its parameters is there."""
-
-    __slots__ = ("index", "reducer")
-
-    def __init__(self, reducer: Reducer, index: int) -> None:
-        self.reducer, self.index = reducer, index
-
-    def __call__(self, parameter: Tensor) -> None:
-        self.reducer._on_gradient(self.index, parameter)
-
-
 class Reducer:
-    """Averages the gradients of parameters over a group."""
+    """Averages the gradients of parameters over a group. `static_graph`: gradients come as often in every pass."""
 
     def __init__(
         self,
@@ -179,147 +184,116 @@ class Reducer:
         bucket_bytes: int = 25 * 1024 * 1024,
         first_bucket_bytes: int = _DEFAULT_FIRST_BUCKET_BYTES,
         gradient_as_bucket_view: bool = False,
-        at_end: bool = False,
+        static_graph: bool = False,
     ) -> None:
         self.parameters, self.group = list(parameters), process_group
-        self.as_view, self.at_end = gradient_as_bucket_view, at_end
-        self.enabled = True  # False: gradients are only accumulated
+        self.as_view, self.static_graph = gradient_as_bucket_view, static_graph
         self.divisor: int | None = None  # instead of the group's size
         self.after: list[Callable[[], None]] = []  # called when the gradients of a backward pass are there
         self.hook: Callable[[Any, GradBucket], Any] | None = None
         self.hook_state: Any = None
-        reverse = list(range(len(self.parameters)))[::-1]
-        assigned, _ = _compute_bucket_assignment_by_size(
-            [self.parameters[i] for i in reverse], [min(first_bucket_bytes, bucket_bytes), bucket_bytes]
-        )
-        self.buckets = [
-            _Bucket([reverse[i] for i in one], [self.parameters[reverse[i]] for i in one]) for one in assigned
-        ]
-        self._place = {i: (b, j) for b, bucket in enumerate(self.buckets) for j, i in enumerate(bucket.indices)}
-        self._ready = [False] * len(self.parameters)
-        self._next = 0  # the bucket to be launched next
-        self._running = False
         self.backwards = 0
-        self._handles = [
-            parameter.register_post_accumulate_grad_hook(_GradientHook(self, index))
-            for index, parameter in enumerate(self.parameters)
-        ]
+        self.rebuilt = False
+        self._repeats = False  # gradients came twice in one pass
+        self.enabled = True  # False: gradients are only accumulated
+        self._limits = [min(first_bucket_bytes, bucket_bytes), bucket_bytes]
+        self._shared = self._memory_is_shared()
+        self._native = native.make_reducer(self, self.parameters)
+        self._assign(list(range(len(self.parameters)))[::-1])
 
-    def remove_hooks(self) -> None:
-        for handle in self._handles:
-            handle.remove()
+    def _memory_is_shared(self) -> bool:
+        """Whether the group reduces gradients where they lie."""
+        if not isinstance(self.group._native, native.Group):
+            return False
+        return all(type(p.data) is Tensor and p.device.type == "cpu" for p in self.parameters)
+
+    def _assign(self, order: list[int]) -> None:
+        """Puts the parameters into buckets in this order."""
+        assigned, _ = _compute_bucket_assignment_by_size([self.parameters[i] for i in order], self._limits)
+        indices = [[order[i] for i in one] for one in assigned]
+        self.buckets = [_Bucket(one, [self.parameters[i] for i in one]) for one in indices]
+        self._native.assign(indices)
+        self._has_memory = False
 
     # ------------------------------------------------------------------------------------ during backward
 
     def begin(self, *_: Any) -> None:
-        """Backward has started; called by the hooks on the outputs, or by the first gradient."""
-        if self._running or not self.enabled:
-            return
-        self._running, self._next = True, 0
-        self._ready = [False] * len(self.parameters)
+        """Backward has started; called by the hooks on the outputs."""
+        self._native.begin()
+
+    def _begin(self) -> tuple[Any, int, float, bool] | None:
+        """How the pass that begins is reduced; None: not at all."""
+        if self.group.superseded or not self.enabled:
+            return None
+        in_place = self._shared and self.hook is None and not self.as_view
+        if not in_place and not self._has_memory:
+            self._has_memory = True
+            for number, bucket in enumerate(self.buckets):
+                self._native.set_memory(number, bucket.views(), bucket.used)
+        at_end = self._repeats or (self.static_graph and self.backwards == 0)
+        return self.group._native if in_place else None, self.group.limit(), float(self.divisor or 0), at_end
+
+    def _start(self, number: int) -> None:
+        """The memory of a bucket holds its gradients: reduce it."""
+        bucket = self.buckets[number]
         with flambeau.no_grad():
-            for bucket in self.buckets:
-                bucket.begin()
-        _C._queue_callback(self._finish)
-
-    def _on_gradient(self, index: int, parameter: Tensor) -> None:
-        if not self.enabled or self.group.superseded:
-            return
-        self.begin()
-        bucket_index, place = self._place[index]
-        bucket = self.buckets[bucket_index]
-        if self._ready[index]:
-            # A second gradient of one backward pass, as reentrant checkpoints make them.
-            bucket.repeat = bucket.launched is not None
-            return
-        self._ready[index] = True
-        bucket.waiting -= 1
-        if self.at_end:
-            return
-        self._collect(bucket, place)
-        if bucket.waiting == 0:
-            self._launch_ready()
-
-    def _collect(self, bucket: _Bucket, place: int) -> None:
-        """Brings a parameter's gradient into its bucket."""
-        gradient, view = bucket.parameters[place].grad, bucket.views[place]
-        with flambeau.no_grad():
-            if self._ready[bucket.indices[place]]:
-                bucket.used[place].fill_(1)
-            if gradient is None:
-                view.zero_()
-            elif gradient.data_ptr() != view.data_ptr() or gradient.shape != view.shape:
-                view.copy_(gradient.to_dense() if gradient.is_sparse else gradient)
-
-    def _launch_ready(self) -> None:
-        while self._next < len(self.buckets) and self.buckets[self._next].waiting == 0:
-            self._launch(self.buckets[self._next])
-            self._next += 1
-
-    def _launch(self, bucket: _Bucket) -> None:
-        if self.hook is not None:
-            bucket.launched = self.hook(self.hook_state, self._as_grad_bucket(bucket))
-        elif self.divisor is None:
-            bucket.launched = collectives.all_reduce(bucket.memory, ReduceOp.AVG, self.group, async_op=True)
-        else:
-            bucket.flat.div_(self.divisor)
-            bucket.launched = collectives.all_reduce(bucket.memory, ReduceOp.SUM, self.group, async_op=True)
-
-    def _as_grad_bucket(self, bucket: _Bucket) -> GradBucket:
-        index = self.buckets.index(bucket)
-        last = index == len(self.buckets) - 1
-        return GradBucket(index, bucket.flat, bucket.views, bucket.parameters, last)
+            if self.hook is not None:
+                last = number == len(self.buckets) - 1
+                seen = GradBucket(number, bucket.flat, bucket.views(), bucket.parameters, last)
+                bucket.launched = self.hook(self.hook_state, seen)
+            elif self.divisor is None:
+                bucket.launched = collectives.all_reduce(bucket.memory, ReduceOp.AVG, self.group, async_op=True)
+            else:
+                bucket.flat.div_(self.divisor)
+                bucket.launched = collectives.all_reduce(bucket.memory, ReduceOp.SUM, self.group, async_op=True)
 
     # ------------------------------------------------------------------------------------ at the end of backward
 
     def _finish(self) -> None:
-        self._running = False
         self.backwards += 1
-        for bucket in self.buckets[self._next :]:
-            for place in range(len(bucket.indices)):
-                if self.at_end or not self._ready[bucket.indices[place]]:
-                    self._collect(bucket, place)
-            self._launch(bucket)
-        self._next = len(self.buckets)
-        for bucket in self.buckets:
-            self._wait(bucket)
-            if bucket.repeat:
-                self._repeat(bucket)
-        with flambeau.no_grad():
-            for bucket in self.buckets:
-                self._hand_out(bucket)
+        repeats = [number for number in range(len(self.buckets)) if self._native.repeats(number)]
+        for number in range(len(self.buckets)):
+            self._wait(number)
+        for number in repeats:
+            self._native.repeat(number)
+            self._wait(number)
+        for number in range(len(self.buckets)):
+            # With a hook there are no counts: every parameter counts as used.
+            self._native.hand_out(number, self.as_view, self.hook is None)
+        self._learn(bool(repeats))
         for action in self.after:
             action()
 
-    def _wait(self, bucket: _Bucket) -> None:
-        result = bucket.launched.wait()
+    def _wait(self, number: int) -> None:
+        bucket, work = self.buckets[number], self._native.work(number)
+        if work is not None:
+            handle = Work(work)
+            handle._group = self.group
+            handle.wait()
+            return
+        launched, bucket.launched = bucket.launched, None
+        result = launched.wait()
         if self.hook is not None:
             value = result[0] if isinstance(result, (list, tuple)) else result
             if value.data_ptr() != bucket.flat.data_ptr():
                 with flambeau.no_grad():
                     bucket.flat.copy_(value)
 
-    def _repeat(self, bucket: _Bucket) -> None:
-        """Gradients came after the bucket was reduced: reduce what is there now."""
-        for place in range(len(bucket.indices)):
-            self._collect(bucket, place)
-        self._launch(bucket)
-        self._wait(bucket)
-
-    def _hand_out(self, bucket: _Bucket) -> None:
-        # With a hook there are no counts: every parameter counts as used.
-        used = [1] * len(bucket.indices) if self.hook is not None else bucket.used.tolist()
-        for parameter, view, count in zip(bucket.parameters, bucket.views, used):
-            gradient = parameter.grad
-            if not count:
-                continue
-            if self.as_view:
-                if gradient is None or gradient.data_ptr() != view.data_ptr():
-                    parameter.grad = view
-            elif gradient is None or gradient.is_sparse:
-                parameter.grad = view.clone()
-            else:
-                gradient.copy_(view)
+    def _learn(self, repeated: bool) -> None:
+        """What the first pass showed: how often gradients come, and in which order they are ready."""
+        if self.static_graph and self.backwards == 1:
+            self._native.expect_repeats()
+        elif repeated:
+            self._repeats = True
+        if self.backwards != 1 or len(self.buckets) < 2 or self.group.superseded:
+            return
+        order = self._native.order() or [-1] * len(self.parameters)
+        with flambeau.no_grad():
+            first = flambeau.tensor(order, dtype=flambeau.int64, device=self.parameters[0].device)
+            collectives.broadcast(first, group=self.group, group_src=0)
+        if first[0] >= 0:
+            self.rebuilt = True
+            self._assign(first.tolist())
 
     # ------------------------------------------------------------------------------------ in a captured graph
 
@@ -344,12 +318,13 @@ class Reducer:
 
     def shadow(self) -> None:
         """What a process without inputs contributes to the reductions of the others: zeros."""
-        with flambeau.no_grad():
-            for bucket in self.buckets:
-                bucket.memory.zero_()
-                self._launch(bucket)
-            for bucket in self.buckets:
-                self._wait(bucket)
+        how = self._begin()
+        if how is not None:
+            self._native.shadow(how)
+            self.backwards += 1
+            for number in range(len(self.buckets)):
+                self._wait(number)
+            self._learn(False)
 
 
 def _register_comm_hook(reducer: Reducer, state: Any, hook: Callable[[Any, GradBucket], Any]) -> None:
@@ -375,13 +350,16 @@ class Logger:
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:
         reducer = self.reducer
+        sizes = ", ".join(str(bucket.bytes) for bucket in reducer.buckets)
         return self.facts | {
             "world_size": reducer.group.size(),
             "rank": reducer.group.rank(),
             "backend_name": reducer.group.name(),
             "is_multi_device_module": 0,
-            "bucket_sizes": ", ".join(str(b.flat.numel() * b.flat.element_size()) for b in reducer.buckets),
+            "bucket_sizes": sizes,
             "num_parameter_tensors": len(reducer.parameters),
             "gradient_as_bucket_view": int(reducer.as_view),
             "iteration": reducer.backwards,
+            "has_rebuilt_buckets": int(reducer.rebuilt),
+            "rebuilt_bucket_sizes": sizes if reducer.rebuilt else "",
         }

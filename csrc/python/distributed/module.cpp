@@ -1,42 +1,17 @@
 // The extension module flambeau._distributed: stores, process groups and their work handles for Python. It is
 // loaded when flambeau.distributed first needs it, and with it libflambeau_distributed.
-#include "distributed/process_group.h"
-#include "python/common.h"
+#include "python/distributed/common.h"
 
 namespace fl::dist::py {
-
-using fl::py::impl_of;
-using fl::py::Object;
-
-namespace {
-
-// Thrown when a Python error is set already.
-struct PythonError {};
-
-PyObject* check(PyObject* p) {
-  if (p == nullptr) throw PythonError();
-  return p;
-}
-int check(int status) {
-  if (status < 0) throw PythonError();
-  return status;
-}
-Object own(PyObject* p) {
-  return Object::steal(check(p));
-}
 
 PyTypeObject* tensor_type = nullptr;
 PyObject* errors[5] = {};  // by Failure
 PyTypeObject *store_type, *group_type, *work_type;
 
-class Released {
- public:
-  Released() : state_(PyEval_SaveThread()) {}
-  ~Released() { PyEval_RestoreThread(state_); }
-
- private:
-  PyThreadState* state_;
-};
+void PythonError::forget() const noexcept {
+  const WithGIL gil;
+  PyErr_Clear();
+}
 
 void set_error(std::exception_ptr error) {
   try {
@@ -54,43 +29,7 @@ void set_error(std::exception_ptr error) {
   }
 }
 
-template <class F>
-PyObject* guarded(F&& f) {
-  try {
-    return f();
-  } catch (...) {
-    set_error(std::current_exception());
-    return nullptr;
-  }
-}
-
-template <class T>
-struct Held {
-  PyObject_HEAD std::shared_ptr<T>* value;
-};
-
-template <class T>
-T& value_of(PyObject* self) {
-  return **reinterpret_cast<Held<T>*>(self)->value;
-}
-
-template <class T>
-PyObject* hold(PyTypeObject* type, std::shared_ptr<T> value) {
-  PyObject* self = check(type->tp_alloc(type, 0));
-  reinterpret_cast<Held<T>*>(self)->value = new std::shared_ptr<T>(std::move(value));
-  return self;
-}
-
-template <class T>
-void dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  if (auto* value = reinterpret_cast<Held<T>*>(self)->value) {
-    Released released;  // threads that are joined may want the GIL
-    delete value;
-  }
-  type->tp_free(self);
-  Py_DECREF(type);
-}
+namespace {
 
 // Lets handlers of signals run while a thread waits in native code; gives up when one raises.
 void check_signals() {
@@ -99,35 +38,6 @@ void check_signals() {
   const int status = PyErr_CheckSignals();
   PyGILState_Release(state);
   if (status < 0) throw PythonError();
-}
-
-// ---------------------------------------------------------------- arguments
-
-Tensor tensor_of(PyObject* o) {
-  if (!PyObject_TypeCheck(o, tensor_type))
-    fail(ErrorKind::Type, "[distributed] expected a Tensor, got ", std::string(Py_TYPE(o)->tp_name));
-  return Tensor(impl_of(o));
-}
-
-Tensors tensors_of(PyObject* o) {
-  Object sequence = own(PySequence_Fast(o, "[distributed] expected a list of tensors"));
-  Tensors list;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i)
-    list.push_back(tensor_of(PySequence_Fast_GET_ITEM(sequence.get(), i)));
-  return list;
-}
-
-int64_t int_of(PyObject* o) {
-  const long long value = PyLong_AsLongLong(o);
-  if (value == -1 && PyErr_Occurred()) throw PythonError();
-  return value;
-}
-
-std::string bytes_of(PyObject* o) {
-  char* data;
-  Py_ssize_t size;
-  check(PyBytes_AsStringAndSize(o, &data, &size));
-  return {data, static_cast<size_t>(size)};
 }
 
 // ---------------------------------------------------------------- stores
@@ -318,8 +228,6 @@ PyObject* make_group(PyObject*, PyObject* args) {
     return hold(group_type, std::make_shared<ProcessGroup>(std::move(segment), rank, name));
   });
 }
-
-using Arguments = PyObject* const*;
 
 // The methods below end with (…, async, timeout_ms) and return a work handle, or None when they are done.
 template <Py_ssize_t count, class F>
@@ -534,11 +442,6 @@ PyObject* stack_signal_number(PyObject*, PyObject*) {
   return PyLong_FromLong(stack_signal());
 }
 
-template <class F>
-PyCFunction fast(F* f) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
-}
-
 PyMethodDef group_methods[] = {{"barrier", fast(group_barrier), METH_FASTCALL, nullptr},
                                {"broadcast", fast(group_broadcast), METH_FASTCALL, nullptr},
                                {"all_reduce", fast(group_all_reduce), METH_FASTCALL, nullptr},
@@ -566,17 +469,9 @@ PyMethodDef functions[] = {{"hash_store", hash_store, METH_NOARGS, nullptr},
                            {"open_segment", open_segment, METH_VARARGS, nullptr},
                            {"make_group", make_group, METH_VARARGS, nullptr},
                            {"status_of", status_of, METH_VARARGS, nullptr},
+                           {"make_reducer", make_reducer, METH_VARARGS, nullptr},
                            {"stack_signal", stack_signal_number, METH_NOARGS, nullptr},
                            {}};
-
-template <class T>
-PyTypeObject* make_type(PyObject* module, const char* name, PyMethodDef* methods) {
-  PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc<T>)}, {Py_tp_methods, methods}, {}};
-  PyType_Spec spec{name, sizeof(Held<T>), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
-  PyObject* type = check(PyType_FromSpec(&spec));
-  check(PyModule_AddObjectRef(module, std::strrchr(name, '.') + 1, type));
-  return reinterpret_cast<PyTypeObject*>(type);
-}
 
 PyObject* make_error(PyObject* module, const char* name, PyObject* base) {
   PyObject* error =
@@ -598,6 +493,7 @@ PyObject* make_module() {
     store_type = make_type<Store>(module.get(), "flambeau._distributed.Store", store_methods);
     work_type = make_type<Work>(module.get(), "flambeau._distributed.Work", work_methods);
     group_type = make_type<ProcessGroup>(module.get(), "flambeau._distributed.Group", group_methods);
+    make_reducer_type(module.get());
     PyObject* base = make_error(module.get(), "DistError", PyExc_RuntimeError);
     PyObject* backend = make_error(module.get(), "DistBackendError", base);
     PyObject* store = make_error(module.get(), "DistStoreError", base);

@@ -337,7 +337,7 @@ class DistributedDataParallel(Module):
         _reducer._register_builtin_comm_hook(self.reducer, comm_hook_type)
 
     def _set_static_graph(self) -> None:
-        self.static_graph = self.reducer.at_end = True
+        self.static_graph = self.reducer.static_graph = True
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:
         return self.logger._get_ddp_logging_data()
