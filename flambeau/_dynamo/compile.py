@@ -35,6 +35,7 @@ from flambeau._inductor import failures
 from flambeau._inductor.failures import BackendError, Origin
 from flambeau._subclasses.fake_values import disabled
 from flambeau.fx.graph_module import GraphModule
+from flambeau.nn.modules import blame
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _lock = threading.RLock()
@@ -62,7 +63,12 @@ class Settings:
         """Calls a function that could not be inlined as a whole; parts of it may be captured."""
         target = self.target(function)
         if target is not None:
-            return target(*args, **kwargs)
+            try:
+                return target(*args, **kwargs)
+            except Exception as error:
+                if isinstance(function, fl_module()):
+                    blame.locate(function, error, args)
+                raise
         if not config.frame_hook:
             return function(*args, **kwargs)
         return _C._call_hooked(self.choose, function, *args, **kwargs)

@@ -29,15 +29,30 @@ class Model(nn.Module):
         return self.head(x)
 
 
+class Reaching(nn.Module):
+    """Calls a layer of its child, past the child itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Sequential()
+        self.head.fc = nn.Linear(10, 2)
+
+    def forward(self, x):
+        return self.head.fc(x)
+
+
 def message_of(call) -> str:
     with pytest.raises((RuntimeError, ValueError, IndexError, AssertionError)) as caught:
         call()
     return str(caught.value)
 
 
-def test_the_path_of_the_layer_and_its_input():
-    message = message_of(lambda: Model()(fl.randn(4, 8)))
-    assert message.endswith("in Model.head.fc: Linear(in_features=10, out_features=2, bias=True) got input (4, 8)")
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", [Model, Reaching])
+def test_the_path_of_the_layer_and_its_input(kind, compiled):
+    model = fl.compile(kind()) if compiled else kind()
+    place = f"in {kind.__name__}.head.fc: Linear(in_features=10, out_features=2, bias=True) got input (4, 8)"
+    assert message_of(lambda: model(fl.randn(4, 8))).endswith(place)
 
 
 def test_a_layer_alone():
@@ -71,6 +86,10 @@ def test_the_exception_and_its_traceback_are_kept():
         (
             lambda: nn.BatchNorm2d(3)(fl.randn(1, 4, 2, 2)),
             r"expected an input of 3 channels .* got shape \(1, 4, 2, 2\)",
+        ),
+        (
+            lambda: nn.MultiheadAttention(4, 2)(fl.ones(3, 2, 4), fl.ones(4, 3, 4), fl.ones(4, 3, 4)),
+            r"query and key .* of one batch, got \(3, 2, 4\) and \(4, 3, 4\)",
         ),
         (lambda: fl.linalg.inv(fl.zeros(2, 2)), "rows are not independent"),
         (lambda: fl.linalg.cholesky(-fl.eye(2)), "leading minor of order 1 is not positive"),

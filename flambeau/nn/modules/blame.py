@@ -1,7 +1,7 @@
 """Where in a model an error happened: the path of the layer and what it was given, added to the error's message.
 
 The native call of a module asks here when an operator has refused its arguments (its message begins with the operator in
-brackets). The innermost module says what it is; each module around it puts the name of its child in front.
+brackets). The innermost module says what it is; each module around it puts the way to it in front.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def locate(module: Any, error: BaseException, args: tuple[Any, ...]) -> None:
             return
         error._place = place = Place(module, "", error.args[0], _described(module, args))
     else:
-        name = next((name for name, child in module._modules.items() if child is place.module), "...")
+        name = next((name for name, child in module.named_modules() if child is place.module and name), "...")
         place.module, place.path = module, f".{name}{place.path}"
     where = f"{type(module).__name__}{place.path}: " if place.path else ""
     error.args = (f"{place.message}\n  in {where}{place.layer}", *error.args[1:])

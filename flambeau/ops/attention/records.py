@@ -300,6 +300,9 @@ def _check_sizes(query: fl.Tensor, key: fl.Tensor, value: fl.Tensor, embed: int,
         raise AssertionError(f"[{_HEADS}] expected a query of embed_dim {embed}, got {query.shape[2]}")
     if embed % heads:
         raise AssertionError(f"[{_HEADS}] expected an embedding divisible by {heads} heads, got {embed}")
+    if key.shape[1] != query.shape[1]:
+        shapes = f"{tuple(query.shape)} and {tuple(key.shape)}"
+        raise RuntimeError(f"[{_HEADS}] expected query and key (length, batch, embed_dim) of one batch, got {shapes}")
     alike = key.shape[:2] == value.shape[:2] if separate else key.shape == value.shape
     if not alike:
         what = "length" if separate else "shape"
