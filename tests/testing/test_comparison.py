@@ -1,10 +1,20 @@
 """assert_close: what agrees, what does not, and what it says."""
 
+import re
+
 import numpy
 import pytest
 
 import flambeau as torch
 from flambeau.testing import assert_allclose, assert_close
+from flambeau.testing._comparison import (
+    BooleanPair,
+    NonePair,
+    NumberPair,
+    ObjectPair,
+    TensorLikePair,
+    not_close_error_metas,
+)
 
 nan = float("nan")
 
@@ -140,3 +150,37 @@ def test_sparse_tensors():
         assert_close(one, other)
     with pytest.raises(AssertionError, match="Sparse CSR col_indices are not equal"):
         assert_close(one.to_sparse_csr(), other.to_sparse_csr())
+
+
+class Rounded(TensorLikePair):
+    """Tensors that agree in whole numbers; lists of them stand for tensors, too."""
+
+    def _to_tensor(self, value):
+        return torch.tensor(value) if isinstance(value, tuple) else super()._to_tensor(value)
+
+    def _compare_values(self, actual, expected):
+        super()._compare_values(actual.round(), expected.round())
+
+
+def test_pairs_of_other_libraries():
+    def errors(actual, expected, **options):
+        kinds = (NonePair, BooleanPair, NumberPair, Rounded, ObjectPair)
+        found = not_close_error_metas(actual, expected, pair_types=kinds, sequence_types=(list,), **options)
+        return [(error.type, error.id) for error in found]
+
+    assert errors([torch.tensor([1.2]), (1.4, 2.0), "a", None], [torch.tensor([0.9]), (1.0, 1.6), "a", None]) == []
+    assert errors({"x": [torch.ones(1), 2, True]}, {"x": [torch.zeros(1), 3, True]}) == [
+        (AssertionError, ("x", 0)),
+        (AssertionError, ("x", 1)),
+    ]
+    assert errors("a", "b") == [(AssertionError, ())]
+    assert errors([1], [1, 2]) == [(AssertionError, ())]
+    assert errors([torch.ones(1)], [torch.ones(1)], rtol=1.0) == [(ValueError, (0,))]
+    error = not_close_error_metas([1], [2], pair_types=(NumberPair,), rtol=0, atol=0)[0].to_error(lambda m: m + "!")
+    assert re.fullmatch(r"Scalars are not equal!.*occurred for item \[0\]!", str(error), re.DOTALL)
+
+
+def test_numbers_of_numpy():
+    assert_close(numpy.float64(1.0), 1.0)
+    with pytest.raises(AssertionError, match="Booleans mismatch: True is not False"):
+        assert_close(numpy.bool_(True), False)
