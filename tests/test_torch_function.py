@@ -145,3 +145,24 @@ def test_other_classes_take_part():
     two = Scalar(2.0)
     assert (torch.ones(1) * two).item() == 2 and (torch.ones(1) - two).item() == -1
     assert torch.add(torch.ones(1), two).item() == 3 and torch.ones(1).add(two).item() == 3
+
+
+def test_operators_that_everybody_declines_are_unsupported():
+    class Declines(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            return NotImplemented
+
+    class Right:
+        def __radd__(self, other):
+            return "right"
+
+    x = torch.ones(1).as_subclass(Declines)
+    for call in (lambda: x + torch.ones(1), lambda: torch.ones(1) - x, lambda: x @ x):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            call()
+    with pytest.raises(TypeError, match="not supported between"):
+        x < torch.ones(1)  # noqa: B015
+    with pytest.raises(TypeError, match="got NotImplemented from all"):
+        torch.add(x, 1)
+    assert x + Right() == "right"

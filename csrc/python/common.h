@@ -164,6 +164,8 @@ void store_results(const Operator& op, PyObject* result, Value* results);
 // __torch_function__ (override.cpp): whether any argument overrides, and the call of the override.
 bool any_override(PyObject* const* args, Py_ssize_t n);
 PyObject* call_override(PyObject* function, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames);
+// How the error ends that says that nobody took the call.
+constexpr std::string_view kAllDeclined = ", got NotImplemented from all";
 void add_overrides(PyObject* module);
 
 // ---------------------------------------------------------------- the rest

@@ -181,13 +181,13 @@ PyObject* call_override(PyObject* function, PyObject* const* args, Py_ssize_t na
     if (result.get() != Py_NotImplemented) return result.release();
   }
   if (found.empty()) {  // modes only, and all of them declined
-    fail(ErrorKind::Type, "[torch_function] expected a mode to handle the call, got NotImplemented from all");
+    fail(ErrorKind::Type, "[torch_function] expected a mode to handle the call", kAllDeclined);
   }
   Object repr = own(PyObject_Repr(function));
   std::string names;
   for (PyObject* o : found) names += (names.empty() ? "" : ", ") + std::string(Py_TYPE(o)->tp_name);
   fail(ErrorKind::Type, "[torch_function] expected one of the types (", names, ") to implement ",
-       std::string(PyUnicode_AsUTF8(repr.get())), ", got NotImplemented from all");
+       std::string(PyUnicode_AsUTF8(repr.get())), kAllDeclined);
 }
 
 namespace {

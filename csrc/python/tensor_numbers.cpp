@@ -31,14 +31,32 @@ bool fits(PyObject* o) {
   return any_override(&o, 1);
 }
 
-PyObject* binary(OperatorSlot& slot, PyObject* a, PyObject* b) {
-  try {
-    if (!fits(a) || !fits(b)) Py_RETURN_NOTIMPLEMENTED;
-  } catch (...) {
-    translate_exception();
-    return nullptr;
+// Whether the error that is set says that all __torch_function__ declined; it is cleared then.
+bool all_declined() {
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const Object text = own(PyObject_Str(value));
+  const std::string_view message = PyUnicode_AsUTF8(text.get());
+  if (message.size() > kAllDeclined.size() &&
+      message.substr(message.size() - kAllDeclined.size()) == kAllDeclined) {
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return true;
   }
-  return call_method(slot, a, b);
+  PyErr_Restore(type, value, traceback);
+  return false;
+}
+
+PyObject* binary(OperatorSlot& slot, PyObject* a, PyObject* b) {
+  return guarded([&]() -> PyObject* {
+    if (!fits(a) || !fits(b)) Py_RETURN_NOTIMPLEMENTED;
+    PyObject* result = call_method(slot, a, b);
+    if (result == nullptr && all_declined()) Py_RETURN_NOTIMPLEMENTED;
+    return result;
+  });
 }
 
 // The operators whose fast path is worth having: two plain tensors, or a tensor and a number.
@@ -171,7 +189,7 @@ PyObject* nb_matmul(PyObject* a, PyObject* b) {
     PyObject* pair[2] = {a, b};
     if (!is_tensor(a) || !any_override(pair, 2)) Py_RETURN_NOTIMPLEMENTED;
   }
-  return call_method(slot, a, b);
+  return binary(slot, a, b);
 }
 
 PyObject* compare(PyObject* a, PyObject* b, int op) {

@@ -409,8 +409,8 @@ def originate_pairs(
             return [kind(actual, expected, id=id, **options)]
         except UnsupportedInputs:
             continue
-    found = f"{type(actual).__name__} and {type(expected).__name__}"
-    message = f"[assert_close] expected tensors, numbers, or containers of these of one kind, got {found}"
+    names = f"{type(actual).__name__} and {type(expected).__name__}"
+    message = f"[assert_close] expected tensors, numbers, or containers of these of one kind, got {names}"
     raise ErrorMeta(TypeError, message, id=id)
 
 
