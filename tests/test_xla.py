@@ -101,3 +101,25 @@ def test_exported_programs_as_stablehlo():
 def test_plugins_are_opened_by_path(tmp_path):
     with pytest.raises(FileNotFoundError, match="PJRT"):
         xla.load(str(tmp_path / "none.so"))
+
+
+def test_memory_that_others_look_at_stays_where_it_is():
+    x = fl.ones(4, device="xla")
+    xla.sync()
+    address, seen = x.data_ptr(), x.detach().view(2, 2)
+    for i in range(4):
+        x.add_(1)
+        xla.sync()
+        assert x.data_ptr() == address
+        assert seen.tolist() == [[i + 2, i + 2]] * 2
+
+
+def test_values_written_in_place_go_on_without_copies():
+    x, y = fl.ones(4).to("xla"), fl.zeros(2, 2).to("xla")
+    window = y[1]
+    for i in range(6):
+        x.mul_(2)
+        window += i
+        xla.sync()
+        assert x.tolist() == [2.0 ** (i + 1)] * 4
+    assert y.tolist() == [[0, 0], [15, 15]]

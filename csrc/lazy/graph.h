@@ -95,6 +95,9 @@ Tensor laid_out(const Tensor& t, const Window& root, size_t bytes, Device device
 class Executable : public Counted {
  public:
   virtual std::vector<Tensor> run(const std::vector<Tensor>& inputs) = 0;
+
+  // Inputs that are not written where they lie: their new values follow the results.
+  std::vector<int> replaced;
 };
 
 }  // namespace fl::lazy

@@ -542,6 +542,12 @@ Tensor Recorder::on_base(const Tensor& t, const char* why) {
   return window_on(s.base->storage, base_, t.dtype(), t.sizes(), t.strides(), t.offset());
 }
 
+Tensor Recorder::shared_base(const Tensor& t, const char* why) {
+  Tensor base = on_base(t, why);
+  state(t).shared = true;
+  return base;
+}
+
 // Operators whose results depend on values, and those of programs: they run at once on the device below.
 void Recorder::on_host(const Operator& op, Value* args, Value* results) {
   ++metrics.host_calls;
@@ -576,7 +582,12 @@ void Recorder::on_host(const Operator& op, Value* args, Value* results) {
   const auto back = [&](const Tensor& t) -> Tensor {
     for (size_t i = 0; i < bases.size(); ++i)
       if (bases[i].same(t)) return originals[i];
-    return t.device() == base_ || t.device().type == base_.type ? wrapped(t) : t;
+    if (t.device().type != base_.type) return t;
+    Tensor result = wrapped(t);
+    for (size_t i = 0; i < bases.size(); ++i)
+      if (bases[i]->storage == t->storage && is_here(originals[i]))
+        state(originals[i]).shared = state(result).shared = true;
+    return result;
   };
   for (int i = 0; i < op.n_results(); ++i) {
     if (results[i].is_tensor()) results[i] = Value(back(results[i].tensor()));
@@ -607,13 +618,29 @@ Graph Recorder::recorded(std::vector<Tensor>& inputs, std::vector<int>& outputs)
   return graph_;
 }
 
-void Recorder::store(const Graph& graph, const std::vector<int>& outputs, std::vector<Tensor>& results) {
-  FL_CHECK(results.size() == outputs.size(), "[lazy] expected ", int64_t(outputs.size()), " results, got ",
+void Recorder::store(const Graph& graph, const std::vector<int>& outputs, const std::vector<int>& replaced,
+                     std::vector<Tensor>& results) {
+  const size_t expected = outputs.size() + replaced.size();
+  FL_CHECK(results.size() == expected, "[lazy] expected ", int64_t(expected), " results, got ",
            int64_t(results.size()));
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Slot& slot = graph.slots[outputs[i]];
     static_cast<Recorded&>(*slot.storage->recorded).base =
         laid_out(results[i], slot.root, slot.storage->bytes, base_);
+  }
+  if (replaced.empty()) return;
+  std::vector<const Slot*> given;
+  for (const Slot& slot : graph.slots)
+    if (slot.kind == Slot::Kind::Input || slot.kind == Slot::Kind::Host) given.push_back(&slot);
+  for (size_t i = 0; i < replaced.size(); ++i) {
+    const Slot& slot = *given[replaced[i]];
+    if (slot.kind == Slot::Kind::Host) continue;  // changed when the call was recorded
+    const Tensor& value = results[outputs.size() + i];
+    auto& recorded = static_cast<Recorded&>(*slot.storage->recorded);
+    if (recorded.shared)
+      copy_into(window_on(recorded.base->storage, base_, slot.root), value);
+    else
+      recorded.base = laid_out(value, slot.root, slot.storage->bytes, base_);
   }
 }
 
@@ -671,7 +698,7 @@ void Recorder::flush(const char* why) {
     const auto started = std::chrono::steady_clock::now();
     std::vector<Tensor> results = run(graph, *program, inputs);
     metrics.execute_ns += static_cast<uint64_t>((std::chrono::steady_clock::now() - started).count());
-    store(graph, outputs, results);
+    store(graph, outputs, program->replaced, results);
     if (!trace && tracing_) keep_trace(graph, std::move(traced), outputs, program);
     tracing_ = metrics.hits > hits;
     return;

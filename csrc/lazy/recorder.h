@@ -27,6 +27,7 @@ class Failure : public Counted {
 // nothing where the program failed that would have written it.
 struct Recorded : Counted {
   Tensor base;
+  bool shared = false;  // something else looks at the memory of the base, which has to stay the same
   int slot = -1;
   Ref<Failure> failure;
 };
@@ -52,6 +53,8 @@ class Recorder {
   Graph recorded(std::vector<Tensor>& inputs, std::vector<int>& outputs);
   // The tensor on the device below.
   Tensor on_base(const Tensor& t, const char* why);
+  // The same for whoever keeps looking at its memory.
+  Tensor shared_base(const Tensor& t, const char* why);
   // A tensor of the device below as one of this device.
   Tensor wrapped(const Tensor& base) const;
 
@@ -120,7 +123,8 @@ class Recorder {
   Ref<Executable> program_of(const Graph& graph, const std::vector<int>& outputs,
                              const std::vector<Tensor>& inputs, const char* why);
   std::vector<Tensor> run(const Graph& graph, Executable& program, const std::vector<Tensor>& inputs);
-  void store(const Graph& graph, const std::vector<int>& outputs, std::vector<Tensor>& results);
+  void store(const Graph& graph, const std::vector<int>& outputs, const std::vector<int>& replaced,
+             std::vector<Tensor>& results);
   Ref<Failure> located(const Graph& graph, const std::vector<Tensor>& inputs, Ref<Failure> failure);
   void forget_values(const Graph& graph, const std::vector<int>& outputs, bool ran,
                      const Ref<Failure>& failure);

@@ -175,7 +175,18 @@ class NativeProgram final : public lazy::Executable {
 
 class PythonProgram final : public lazy::Executable {
  public:
-  explicit PythonProgram(PyObject* function) : function_(Py_NewRef(function)) {}
+  // A function of the inputs, or an object with the inputs that it replaces and `results`.
+  explicit PythonProgram(PyObject* program) {
+    if (!PyObject_HasAttrString(program, "written")) {
+      function_ = Py_NewRef(program);
+      return;
+    }
+    function_ = check(PyObject_GetAttrString(program, "results"));
+    Object written = own(PyObject_GetAttrString(program, "written"));
+    Object fast = own(PySequence_Fast(written.get(), "[lazy] expected a list of inputs"));
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i)
+      replaced.push_back(static_cast<int>(PyLong_AsLong(PySequence_Fast_GET_ITEM(fast.get(), i))));
+  }
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) override {
     const WithGIL gil;
     const BelowModes below;
@@ -311,7 +322,7 @@ PyObject* on_base(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(o);
     return wrap(
-        recorder_named(device_type_name(t.device().type).c_str()).on_base(t, "its memory is asked for"));
+        recorder_named(device_type_name(t.device().type).c_str()).shared_base(t, "its memory is asked for"));
   });
 }
 

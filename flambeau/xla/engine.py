@@ -26,7 +26,7 @@ def _client() -> Any:
         from jaxlib import xla_client
     except ImportError as error:
         raise ImportError("[xla] expected jaxlib; install flambeau[xla]") from error
-    return xla_client.make_cpu_client()
+    return xla_client.make_cpu_client(asynchronous=False)  # results are wanted at once: no other thread need wake up
 
 
 def platform() -> str:
@@ -85,7 +85,8 @@ class _JaxProgram:
         self._addresses: list[int] = []  # of the inputs of the last run, whose buffers keep their memory
         self._buffers: list[Any] = []
 
-    def __call__(self, inputs: list[Any]) -> list[Any]:
+    def __call__(self, inputs: list[Any], replaced: dict[int, int] | None = None) -> list[Any]:
+        """The results; `replaced` says by place which results the caller passes in place of inputs the next time."""
         known, buffers = self._addresses, self._buffers
         if len(known) != len(inputs):
             known, buffers = [0] * len(inputs), [None] * len(inputs)
@@ -98,27 +99,41 @@ class _JaxProgram:
                 known[at] = address if buffers[at].unsafe_buffer_pointer() == address else 0
         self._addresses, self._buffers = known, buffers
         results = self._execute(buffers).disassemble_into_single_device_arrays()
-        return [from_dlpack(self._export(r[0], None)) for r in results]
+        tensors = [from_dlpack(self._export(r[0], None)) for r in results]
+        for place, result in (replaced or {}).items():
+            known[place], buffers[place] = tensors[result].data_ptr(), results[result][0]
+        return tensors
 
 
 class Program:
-    """A compiled module, and which of its results are written over inputs."""
+    """A compiled module, and which of its results are the new values of inputs."""
 
     def __init__(self, text: str, outputs: int, written: list[int], used: list[int], draws: int = 0) -> None:
         self._run = _JaxProgram(text) if _plugin is None else _plugin.compile(text)
         self.outputs, self.written, self.used, self.draws = outputs, written, used, draws
         self.text = text
+        by_input = {place: outputs + at for at, place in enumerate(written)}
+        self._replaced = {at: by_input[place] for at, place in enumerate(used) if place in by_input}
 
     def __call__(self, inputs: list[Any]) -> list[Any]:
+        """The results; inputs are written to."""
+        tensors = self.results(inputs)
+        for place, result in zip(self.written, tensors[self.outputs :]):
+            inputs[place].copy_(result)
+        return tensors[: self.outputs]
+
+    def results(self, inputs: list[Any]) -> list[Any]:
+        """The results, then the values of the inputs in `written`, which keep their memory as it was."""
         used_inputs = inputs if len(self.used) == len(inputs) else [inputs[i] for i in self.used]
         if self.draws:
             from flambeau.xla.draws import state_rows
 
             used_inputs = [*used_inputs, state_rows(self.draws)]
-        tensors = self._run(used_inputs)
-        for place, result in zip(self.written, tensors[self.outputs :]):
-            inputs[place].copy_(result.reshape(inputs[place].shape).to(inputs[place].dtype))
-        return tensors[: self.outputs] if self.written else tensors
+        tensors: list[Any] = self._run(used_inputs, self._replaced)
+        for at, place in enumerate(self.written, self.outputs):
+            if tensors[at].shape != inputs[place].shape or tensors[at].dtype is not inputs[place].dtype:
+                tensors[at] = tensors[at].reshape(inputs[place].shape).to(inputs[place].dtype)
+        return tensors
 
 
 def load(printed: Any) -> Program:

@@ -28,7 +28,7 @@ class PluginProgram:
     def __init__(self, executable: Any, text: str) -> None:
         self._executable, self.text = executable, text
 
-    def __call__(self, inputs: list[Any]) -> list[Any]:
+    def __call__(self, inputs: list[Any], replaced: Any = None) -> list[Any]:
         """The results for tensors of the host."""
         return _C._pjrt_run(self._executable, [t.detach().contiguous() for t in inputs])
 
