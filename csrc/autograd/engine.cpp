@@ -38,7 +38,7 @@ class Tasks {
     return {slot.task, true};
   }
   Task& operator[](Node* node) { return *find_slot(node).task; }
-  Task* find(Node* node) { return find_slot(node).task; }
+  Task* find(Node* node) const { return const_cast<Tasks*>(this)->find_slot(node).task; }
   std::deque<Task>& all() { return tasks_; }
 
  private:
@@ -137,16 +137,28 @@ struct Running {
   ~Running() { running = outer; }
 };
 
+class Pass;
+thread_local const Pass* current_pass = nullptr;
+thread_local int64_t run_number = -1;
+std::atomic<int64_t> next_run{0};
+
 // Queued callbacks run after the backward in which they were queued.
 struct Session {
   std::vector<std::function<void()>>* outer;
   std::vector<std::function<void()>> own;
   const bool outer_releases;
-  explicit Session(bool releases)
-      : outer(std::exchange(callbacks, &own)), outer_releases(std::exchange(releasing, releases)) {
+  const int64_t outer_run;
+  const Pass* outer_pass;
+  Session(bool releases, const Pass* pass)
+      : outer(std::exchange(callbacks, &own)),
+        outer_releases(std::exchange(releasing, releases)),
+        outer_run(std::exchange(run_number, next_run.fetch_add(1, std::memory_order_relaxed))),
+        outer_pass(std::exchange(current_pass, pass)) {
     ++depth;
   }
   ~Session() {
+    run_number = outer_run;
+    current_pass = outer_pass;
     callbacks = outer;
     releasing = outer_releases;
     --depth;
@@ -197,7 +209,15 @@ std::vector<Tensor> run_node(Node& node, std::vector<Tensor>&& in) {
       const auto after = node.extras->post_hooks;
       for (const auto& hook : after) hook->call(out, &arrived);
     } else {
+      const size_t n = in.size();
       out = node.apply(std::move(in));
+      if (__builtin_expect(node.extras && !node.extras->post_hooks.empty(), 0)) {  // set while it ran
+        const auto after = node.extras->post_hooks;
+        for (const auto& hook : after) {
+          const std::vector<Tensor> unknown(n);
+          hook->call(out, &unknown);
+        }
+      }
     }
     if (__builtin_expect(anomaly, 0) && anomaly_check_nan.load(std::memory_order_relaxed))
       check_nan(node, out);
@@ -221,6 +241,13 @@ bool in_backward() {
 }
 Node* current_node() {
   return running;
+}
+
+int64_t current_run() {
+  return run_number;
+}
+bool current_run_keeps_graph() {
+  return depth > 0 && !releasing;
 }
 
 bool releases_saved(const Node* node) {
@@ -299,6 +326,20 @@ class Pass {
     return std::move(captured_);
   }
 
+  bool partial() const { return !inputs_.empty(); }
+  // Whether a node is run, and not only reached to be asked for what arrives there.
+  bool will_run(Node* node) const {
+    const Task* task = tasks_.find(node);
+    if (!task || !task->needed) return false;
+    if (task->capture < 0) return true;
+    auto* leaf = dynamic_cast<Accumulate*>(node);
+    FL_CHECK(
+        !leaf || options_.accumulate,
+        "[_will_engine_execute_node] expected a node that is no leaf's, got one: you are currently running "
+        "autograd.grad() and passing a leaf");
+    return runs_on(*task, leaf);
+  }
+
  private:
   // Gives the roots their gradients.
   void start(const std::vector<Edge>& roots, std::vector<Tensor> grads) {
@@ -335,7 +376,14 @@ class Pass {
       Running scope(node);
       tensor_hooks(*node, leaf, in);
     }
-    if (task.capture >= 0 && !capture(task, leaf, in)) return {};
+    if (task.capture >= 0 && !capture(task, leaf, in)) {
+      // backward(inputs=[x]) ends at x as if its node ran.
+      if (options_.accumulate && node->extras) {
+        const auto before = node->extras->pre_hooks;
+        for (const auto& hook : before) hook->call(in, nullptr);
+      }
+      return {};
+    }
     std::vector<Tensor> out = run_node(*node, std::move(in));
     if (!options_.retain_graph) node->release_saved();
     return out;
@@ -346,8 +394,14 @@ class Pass {
   bool capture(const Task& task, const Accumulate* leaf, const std::vector<Tensor>& in) {
     for (size_t i = task.capture; i < inputs_.size(); ++i)
       if (inputs_[i].node.get() == task.node) captured_[i] = in[inputs_[i].input];
+    return runs_on(task, leaf);
+  }
+  bool runs_on(const Task& task, const Accumulate* leaf) const {
     bool run = leaf && options_.accumulate;
-    for (const Edge& e : task.node->next) run |= e && tasks_[e.node.get()].needed;
+    for (const Edge& e : task.node->next) {
+      const Task* next = e ? tasks_.find(e.node.get()) : nullptr;
+      run |= next && next->needed;
+    }
     return run;
   }
 
@@ -374,11 +428,22 @@ class Pass {
 
 }  // namespace
 
+bool current_run_is_partial() {
+  return current_pass && current_pass->partial();
+}
+bool will_run(Node* node) {
+  FL_CHECK(current_pass,
+           "[_will_engine_execute_node] expected to be called during the backward pass, got a call outside "
+           "of one");
+  return current_pass->will_run(node);
+}
+
 std::vector<Tensor> run_backward(const std::vector<Edge>& roots, std::vector<Tensor> grads,
                                  const std::vector<Edge>& inputs, BackwardOptions options) {
   GradMode mode(options.create_graph);
-  Session session(!options.retain_graph);
-  std::vector<Tensor> captured = Pass(inputs, options).run(roots, std::move(grads));
+  Pass pass(inputs, options);
+  Session session(!options.retain_graph, &pass);
+  std::vector<Tensor> captured = pass.run(roots, std::move(grads));
   session.finish();
   return captured;
 }

@@ -555,6 +555,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) {
   version_ = t->version().load(std::memory_order_relaxed);
   const Meta* m = meta_of(t);
   if (m) output_ = m->output;
+  has_history_ = m && m->grad_fn;
   if (__builtin_expect(pack_hooks_active, 0)) {
     packed_ = pack_hook(is_output ? without_history(t) : t);
     if (packed_) {
@@ -568,11 +569,19 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) {
   if (is_output && t->keys.has(Key::Python)) version_ = data_->version().load(std::memory_order_relaxed);
 }
 
+void SavedTensor::pack(Ref<Counted> packed) {
+  const Meta* m = meta_of(data_);
+  requires_grad_ = m && m->requires_grad;
+  if (!is_output_ && requires_grad_) grad_fn_ = gradient_edge(data_);
+  packed_ = std::move(packed);
+  data_ = Tensor();
+}
+
 Tensor SavedTensor::unpack(Node* owner, const std::string& op) const {
   if (!defined_) return {};
   FL_CHECK(!released_, "[backward] expected the saved tensors of ", op,
            " to be there, got a graph that was freed: Trying to backward through the graph a second time (or "
-           "to access saved tensors after they "
+           "directly access saved tensors after they "
            "have already been freed); Specify retain_graph=True if you need to backward through the graph a "
            "second time");
   Tensor out = packed_ ? unpack_hook(packed_) : data_;
@@ -589,6 +598,9 @@ Tensor SavedTensor::unpack(Node* owner, const std::string& op) const {
         " instead. clone() it before the write, or enable anomaly detection to find the operation that "
         "failed to compute its gradient");
   }
+  FL_CHECK(!has_history_ || is_output_ || packed_ || meta_of(data_)->grad_fn, "[", op,
+           "] expected a saved tensor with the history it had, got one without: Trying to use a saved tensor "
+           "that has been detached in-place, i.e. with .detach_(). Use detach() instead.");
   // History matters only to a backward that is recorded itself.
   if (is_output_ ? owner != nullptr : bool(grad_fn_)) {
     if (!thread_state().grad_mode && !packed_) return out;

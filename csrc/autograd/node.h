@@ -116,6 +116,11 @@ class SavedTensor {
   Tensor peek(Node* owner, const std::string& op) const {
     return packed_ || released_ ? unpack(owner, op) : data_;
   }
+  bool released() const { return released_; }
+  bool packed() const { return bool(packed_); }
+  const Tensor& kept() const { return data_; }
+  // From now on the tensor is what `packed` unpacks to.
+  void pack(Ref<Counted> packed);
   void reset() {
     data_ = Tensor();
     packed_ = Ref<Counted>();
@@ -129,6 +134,7 @@ class SavedTensor {
   Edge grad_fn_;
   uint32_t version_ = 0, output_ = 0;
   bool defined_ = false, is_output_ = false, requires_grad_ = false, released_ = false;
+  bool has_history_ = false;  // it was computed, by something that gradients flow through
 };
 
 // saved_tensors_hooks: set by the binding. pack may return null to decline.
@@ -186,6 +192,13 @@ void accumulate_grad(const Tensor& t, Tensor&& grad);
 // Calls `callback` once the outermost backward of this thread is through.
 void queue_callback(std::function<void()> callback);
 bool in_backward();
+// The backward that runs in this thread: a number of its own (-1: none), whether it keeps the graph.
+int64_t current_run();
+bool current_run_keeps_graph();
+// Whether it computes the gradients of given tensors alone.
+bool current_run_is_partial();
+// Whether that backward will run a node.
+bool will_run(Node* node);
 // The node whose derivative runs in this thread, or null.
 Node* current_node();
 

@@ -21,7 +21,7 @@ Object tuple_of(const std::vector<Tensor>& list) {
 
 namespace {
 
-// ---------------------------------------------------------------- nodes made in Python, and what they save
+// ---------------------------------------------------------------- nodes made in Python
 
 // _make_node(name, callback, on_release, inputs): inputs are tensors or None.
 PyObject* make_node(PyObject*, PyObject* args) {
@@ -65,112 +65,6 @@ PyObject* add_output_only(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OO", &node, &tensor)) return nullptr;
   return guarded(
       [&]() -> PyObject* { return PyLong_FromUnsignedLong(node_of(node)->add_output(unwrap(tensor))); });
-}
-
-// A tensor saved for backward, with its version and history.
-struct SavedObject {
-  PyObject_HEAD autograd::SavedTensor* saved;
-};
-PyTypeObject* saved_type;
-PyObject* save_tensor(PyObject*, PyObject* args) {
-  PyObject* tensor;
-  int is_output;
-  if (!PyArg_ParseTuple(args, "Op", &tensor, &is_output)) return nullptr;
-  return guarded([&]() -> PyObject* {
-    auto* o = reinterpret_cast<SavedObject*>(check(saved_type->tp_alloc(saved_type, 0)));
-    o->saved = nullptr;
-    Object keep = Object::steal(reinterpret_cast<PyObject*>(o));
-    o->saved = new autograd::SavedTensor(tensor == Py_None ? Tensor() : unwrap(tensor), is_output);
-    return keep.release();
-  });
-}
-PyObject* saved_unpack(PyObject* self, PyObject* args) {
-  PyObject* node;
-  const char* name;
-  if (!PyArg_ParseTuple(args, "Os", &node, &name)) return nullptr;
-  return guarded([&]() -> PyObject* {
-    return wrap(reinterpret_cast<SavedObject*>(self)->saved->unpack(
-        node == Py_None ? nullptr : node_of(node).get(), name));
-  });
-}
-PyObject* saved_release(PyObject* self, PyObject*) {
-  reinterpret_cast<SavedObject*>(self)->saved->reset();
-  Py_RETURN_NONE;
-}
-void saved_dealloc(PyObject* self) {
-  PyTypeObject* type = Py_TYPE(self);
-  delete reinterpret_cast<SavedObject*>(self)->saved;
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-PyMethodDef saved_methods[] = {
-    {"unpack", saved_unpack, METH_VARARGS, nullptr}, {"release", saved_release, METH_NOARGS, nullptr}, {}};
-
-// saved_tensors_hooks: a stack of (pack, unpack) pairs, by thread.
-thread_local std::vector<std::pair<Object, Object>>* saved_hooks = nullptr;
-struct Packed final : Counted {
-  Object value, unpack;
-  ~Packed() override {
-    if (!Py_IsInitialized()) return;
-    WithGIL gil;
-    value = Object();
-    unpack = Object();
-  }
-};
-Ref<Counted> pack(const Tensor& t) {
-  if (!saved_hooks || saved_hooks->empty()) return {};
-  WithGIL gil;
-  const auto [pack_fn, unpack_fn] = saved_hooks->back();
-  if (pack_fn.get() == Py_None) return {};
-  if (PyUnicode_Check(pack_fn.get()))
-    fail("[saved_tensors_hooks] ", std::string(PyUnicode_AsUTF8(pack_fn.get())));
-  Object o = own(wrap(t));
-  Ref<Packed> packed(new Packed);
-  const bool recording =
-      std::exchange(thread_state().grad_mode, false);  // what it does is no part of the graph
-  PyObject* const value = PyObject_CallOneArg(pack_fn.get(), o.get());
-  thread_state().grad_mode = recording;
-  packed->value = own(value);
-  packed->unpack = unpack_fn;
-  return Ref<Counted>(packed.get());
-}
-Tensor unpack(const Ref<Counted>& c) {
-  WithGIL gil;
-  auto* packed = static_cast<Packed*>(c.get());
-  Object o = own(PyObject_CallOneArg(packed->unpack.get(), packed->value.get()));
-  FL_CHECK_KIND(is_tensor(o.get()), Type, "[saved_tensors_hooks] expected unpack to return a Tensor, got ",
-                std::string(Py_TYPE(o.get())->tp_name));
-  return unwrap(o.get());
-}
-PyObject* push_saved_hooks(PyObject*, PyObject* args) {
-  PyObject *a, *b;
-  if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
-  if (!saved_hooks) saved_hooks = new std::vector<std::pair<Object, Object>>;
-  saved_hooks->emplace_back(Object::borrow(a), Object::borrow(b));
-  autograd::pack_hooks_active = true;
-  Py_RETURN_NONE;
-}
-// What hooks enter or leave while backward runs ends with it.
-struct SavedHooksKept {
-  SavedHooksKept() {
-    if (saved_hooks) before = *saved_hooks;
-  }
-  ~SavedHooksKept() {
-    if (!saved_hooks) return;
-    saved_hooks->swap(before);
-    autograd::pack_hooks_active = !saved_hooks->empty();
-  }
-  std::vector<std::pair<Object, Object>> before;
-};
-
-PyObject* saved_hooks_depth(PyObject*, PyObject*) {
-  return PyLong_FromSize_t(saved_hooks ? saved_hooks->size() : 0);
-}
-
-PyObject* pop_saved_hooks(PyObject*, PyObject*) {
-  if (saved_hooks && !saved_hooks->empty()) saved_hooks->pop_back();
-  autograd::pack_hooks_active = saved_hooks && !saved_hooks->empty();
-  Py_RETURN_NONE;
 }
 
 // ---------------------------------------------------------------- the engine
@@ -429,10 +323,6 @@ PyMethodDef functions[] = {{"_run_backward", run_backward, METH_VARARGS, nullptr
                            {"_make_node", make_node, METH_VARARGS, nullptr},
                            {"_attach_output", attach_output, METH_VARARGS, nullptr},
                            {"_add_output", add_output_only, METH_VARARGS, nullptr},
-                           {"_save_tensor", save_tensor, METH_VARARGS, nullptr},
-                           {"_push_saved_tensors_hooks", push_saved_hooks, METH_VARARGS, nullptr},
-                           {"_pop_saved_tensors_hooks", pop_saved_hooks, METH_NOARGS, nullptr},
-                           {"_saved_tensors_hooks_depth", saved_hooks_depth, METH_NOARGS, nullptr},
                            {"_gradient_edge", gradient_edge_of, METH_O, nullptr},
                            {}};
 
@@ -475,12 +365,6 @@ void clear_autograd(TensorImpl* impl) {
 
 void add_autograd(PyObject* module) {
   add_nodes(module);
-  PyType_Slot saved_slots[] = {
-      {Py_tp_dealloc, reinterpret_cast<void*>(saved_dealloc)}, {Py_tp_methods, saved_methods}, {0, nullptr}};
-  PyType_Spec saved_spec{"torch._C.SavedTensor", sizeof(SavedObject), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, saved_slots};
-  saved_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&saved_spec)));
-  check(PyModule_AddObjectRef(module, "SavedTensor", reinterpret_cast<PyObject*>(saved_type)));
   check(PyModule_AddFunctions(module, functions));
   make_overridable(getset);
   for (PyGetSetDef* d = getset; d->name; ++d) {
@@ -494,8 +378,7 @@ void add_autograd(PyObject* module) {
   add_derivatives();
   autograd::install_native_derivatives();
   add_autograd_tools(module);
-  autograd::pack_hook = pack;
-  autograd::unpack_hook = unpack;
+  add_saved_tensors(module);
 }
 
 }  // namespace fl::py

@@ -94,6 +94,12 @@ PyObject* node_next(PyObject* self, void*) {
 PyObject* node_sequence(PyObject* self, PyObject*) {
   return PyLong_FromUnsignedLongLong(self_node(self).sequence);
 }
+PyObject* node_set_sequence(PyObject* self, PyObject* number) {
+  return guarded([&]() -> PyObject* {
+    self_node(self).sequence = int_value(number);
+    Py_RETURN_NONE;
+  });
+}
 PyObject* node_variable(PyObject* self, void*) {
   auto* leaf = dynamic_cast<autograd::Accumulate*>(&self_node(self));
   if (leaf) return wrap(leaf->variable);
@@ -288,18 +294,12 @@ PyObject* node_register_prehook(PyObject* self, PyObject* fn) {
 // Saved values under the names of the schema: node._saved_self, node._saved_result, node._saved_dim ...
 PyObject* node_getattro(PyObject* self, PyObject* name) {
   const char* text = PyUnicode_AsUTF8(name);
-  if (text && std::strncmp(text, "_saved_", 7) == 0) {
+  const bool raw = text && !std::strncmp(text, "_raw_saved_", 11);
+  if (raw || (text && !std::strncmp(text, "_saved_", 7))) {
     if (auto* node = dynamic_cast<autograd::OperatorNode*>(&self_node(self)))
       return guarded([&]() -> PyObject* {
-        const auto& args = node->op->schema.args;
-        for (size_t i = 0; i < args.size(); ++i)
-          if (args[i].name == text + 7) {
-            if (node->arg_begin[i + 1] > node->arg_begin[i]) return wrap(node->saved_arg(node->arg_begin[i]));
-            return to_python(node->args[i]);
-          }
-        if (std::strcmp(text + 7, "result") == 0 && !node->saved_results.empty())
-          return wrap(node->saved_result(0));
-        PyErr_SetObject(PyExc_AttributeError, name);
+        if (PyObject* found = saved_of_node(*node, text + (raw ? 11 : 7), raw)) return found;
+        if (!PyErr_Occurred()) PyErr_SetObject(PyExc_AttributeError, name);
         throw PythonError();
       });
   }
@@ -317,6 +317,9 @@ PyObject* node_getattro(PyObject* self, PyObject* name) {
 
 PyObject* node_call(PyObject* self, PyObject* args, PyObject*) {
   return guarded([&]() -> PyObject* {
+    const int64_t given = PyTuple_GET_SIZE(args), wanted = self_node(self).outputs.size();
+    FL_CHECK_KIND(given == wanted, Type, "[", self_node(self).name(), "] expected ", wanted,
+                  " arguments, got ", given, " instead");
     std::vector<Tensor> grads;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
       PyObject* o = PyTuple_GET_ITEM(args, i);
@@ -334,6 +337,7 @@ PyGetSetDef node_getset[] = {{"next_functions", node_next, nullptr, nullptr, nul
                              {}};
 PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, nullptr},
                               {"_sequence_nr", node_sequence, METH_NOARGS, nullptr},
+                              {"_set_sequence_nr", node_set_sequence, METH_O, nullptr},
                               {"_register_hook", node_register_hook, METH_O, nullptr},
                               {"_register_prehook", node_register_prehook, METH_O, nullptr},
                               {}};

@@ -75,6 +75,22 @@ PyObject* current_node(PyObject*, PyObject*) {
 PyObject* in_backward(PyObject*, PyObject*) {
   return PyBool_FromLong(autograd::in_backward());
 }
+PyObject* current_run(PyObject*, PyObject*) {
+  return PyLong_FromLongLong(autograd::current_run());
+}
+PyObject* current_run_keeps_graph(PyObject*, PyObject*) {
+  return PyBool_FromLong(autograd::current_run_keeps_graph());
+}
+PyObject* current_run_is_partial(PyObject*, PyObject*) {
+  return PyBool_FromLong(autograd::current_run_is_partial());
+}
+PyObject* will_run(PyObject*, PyObject* o) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK(!is_tensor(o),
+             "[_will_engine_execute_node] expected a graph node, got a Tensor: it expects an grad_fn");
+    return PyBool_FromLong(autograd::will_run(node_of(o).get()));
+  });
+}
 PyObject* node_trace(PyObject*, PyObject* o) {
   return guarded([&] {
     Ref<Node> node = node_of(o);
@@ -209,6 +225,10 @@ PyMethodDef tools[] = {{"is_grad_enabled", is_grad_enabled, METH_NOARGS,
                        {"_queue_callback", queue_callback, METH_O, nullptr},
                        {"_current_autograd_node", current_node, METH_NOARGS, nullptr},
                        {"_in_backward", in_backward, METH_NOARGS, nullptr},
+                       {"_current_graph_task_id", current_run, METH_NOARGS, nullptr},
+                       {"_get_current_graph_task_keep_graph", current_run_keeps_graph, METH_NOARGS, nullptr},
+                       {"_backward_is_partial", current_run_is_partial, METH_NOARGS, nullptr},
+                       {"_will_engine_execute_node", will_run, METH_O, nullptr},
                        {"_node_trace", node_trace, METH_O, nullptr},
                        {"_node_outputs", node_outputs, METH_O, nullptr},
                        {"_use_native_derivatives", choose_derivatives, METH_O, nullptr},

@@ -86,7 +86,9 @@ def lookup(name: str) -> Any:
         value = type("_ImperativeEngine", (), {})
     elif name == "DispatchKey":
         value = _dispatch_keys()
-    elif name in ("_functorch", "_distributed_c10d", "_functions", "_onnx", "_dynamo", "_profiler"):
+    elif name in ("_WeakTensorRef", "_autograd", "_functions"):
+        value = getattr(import_module("flambeau._compat.autograd_names"), name)
+    elif name in ("_functorch", "_distributed_c10d", "_onnx", "_dynamo", "_profiler"):
         value = _module(name)
     elif name in _SCRIPTS or name.startswith(_PASSES):
         value = getattr(import_module("flambeau.jit._native_names"), name)

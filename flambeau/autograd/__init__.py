@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from flambeau import _C
-from flambeau._C import Tensor
+from flambeau._C import SavedTensor, Tensor  # noqa: F401
 from flambeau.autograd.grad_mode import (
     enable_grad,
     inference_mode,
@@ -34,20 +34,28 @@ __all__ = [
 
 _LAZY = {
     "Function": "function", "NestedIOFunction": "function", "detect_anomaly": "anomaly_mode",
-    "set_detect_anomaly": "anomaly_mode", "draw": "drawing",
+    "set_detect_anomaly": "anomaly_mode", "draw": "drawing", "is_multithreading_enabled": "grad_mode",
+    "is_view_replay_enabled": "grad_mode", "_force_original_view_tracking": "grad_mode",
+    "_unsafe_preserve_version_counter": "grad_mode",
 }  # fmt: skip
 _MODULES = frozenset(
     "function functional graph anomaly_mode forward_ad profiler variable drawing profiler_util".split()
 )
 
 
+_BATCHED_GRADIENTS = (
+    " If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The sizes of the remaining "
+    "dimensions are expected to match the shape of corresponding output, but a mismatch was detected."
+)
+
+
 def _first_gradient(out: Any) -> Tensor:
     """The gradient of an output for which none was given: one."""
     if not isinstance(out, Tensor):
-        raise RuntimeError(
-            "[backward] expected a gradient for each GradientEdge, got None: grad can be implicitly "
-            "created only for scalar outputs, not for edges"
-        )
+        import flambeau as fl
+
+        shape, dtype, device = _C._node_outputs(out[0])[out[1]]
+        out = fl.empty(shape, dtype=dtype, device=device)
     if out.numel() != 1:
         raise RuntimeError(
             f"[backward] expected a scalar, got a tensor of shape {tuple(out.shape)}: grad can be implicitly created "
@@ -69,28 +77,30 @@ def _ones_like(out: Tensor) -> Tensor:
         return fl.ones_like(out, memory_format=fl.preserve_format)
 
 
+def _check_gradient(g: Tensor, out: Any, i: int, is_grads_batched: bool) -> None:
+    shape, dtype = (out.shape, out.dtype) if isinstance(out, Tensor) else _C._node_outputs(out[0])[out[1]][:2]
+    gradient_shape = g.shape[1:] if is_grads_batched else g.shape
+    if tuple(gradient_shape) != tuple(shape):
+        raise RuntimeError(
+            f"[backward] expected a gradient of the output's shape, got another: Mismatch in shape: grad_output[{i}] has a shape of "
+            f"{tuple(g.shape)} and output[{i}] has a shape of {tuple(shape)}."
+            + (_BATCHED_GRADIENTS if is_grads_batched else "")
+        )
+    if g.is_complex() != dtype.is_complex:
+        raise RuntimeError(
+            "[backward] expected complex gradients of complex outputs and real ones of real outputs: for complex Tensors, both "
+            f"grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[{i}] has a dtype of {g.dtype} "
+            f"and output[{i}] has a dtype of {dtype}."
+        )
+
+
 def _make_grads(outputs: Sequence[Any], grads: Sequence[Any], is_grads_batched: bool = False) -> list[Any]:
     if len(grads) != len(outputs):
         raise RuntimeError(f"[backward] expected {len(outputs)} gradients, one for each output, got {len(grads)}")
     gradients = []
     for i, (out, g) in enumerate(zip(outputs, grads)):
         if isinstance(g, Tensor):
-            if isinstance(out, Tensor):
-                shape = g.shape[1:] if is_grads_batched else g.shape
-                if tuple(shape) != tuple(out.shape):
-                    raise RuntimeError(
-                        "[backward] expected a gradient of the output's shape, got a mismatch in shape: "
-                        f"grad_output[{i}] has a shape "
-                        f"of {tuple(g.shape)} and output[{i}] has a shape of {tuple(out.shape)}."
-                    )
-                if g.is_complex() != out.is_complex():
-                    raise RuntimeError(
-                        "[backward] expected complex gradients of complex outputs and real ones of real outputs: for "
-                        "complex Tensors, "
-                        "both grad_output and output are required to have the same dtype. Mismatch in dtype: "
-                        f"grad_output[{i}] "
-                        f"has a dtype of {g.dtype} and output[{i}] has a dtype of {out.dtype}."
-                    )
+            _check_gradient(g, out, i, is_grads_batched)
             gradients.append(g)
         elif g is None and not isinstance(out, Tensor) and not _is_edge(out):
             raise TypeError(f"[backward] expected Tensors or edges of a graph, got {type(out).__name__}")

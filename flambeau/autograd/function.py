@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
+import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -65,7 +67,18 @@ class FunctionCtx:
     def saved_tensors(self) -> tuple[Any, ...]:
         return self._unpack(self._node)
 
-    saved_variables = saved_tensors
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
+        return self.saved_tensors
+
+    @property
+    def _raw_saved_tensors(self) -> tuple[Any, ...]:
+        """What was saved as objects that can be given hooks."""
+        for saved in self._saved or ():
+            if saved is not None and saved.released:
+                saved.unpack(None, self.name())  # which says that it is gone
+        return tuple(_C._save_tensor(None, False) if s is None else s for s in self._saved or ())
 
     def _unpack(self, node: Any) -> tuple[Any, ...]:
         if self._saved is None:
@@ -268,6 +281,8 @@ class Function(metaclass=FunctionMeta):
                 "autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must override the setup_context "
                 "staticmethod."
             )
+        if cls.setup_context is not Function.setup_context:
+            args = _with_defaults(cls, args)
         if cls.generate_vmap_rule and cls.vmap is not Function.vmap:
             raise RuntimeError(
                 f"[{cls.__name__}] expected one way to batch it, got two: generate_vmap_rule=True and a vmap staticmethod; please set "
@@ -297,6 +312,17 @@ class Function(metaclass=FunctionMeta):
         if single:
             return results[0]
         return type(outputs)(*results) if hasattr(outputs, "_fields") else tuple(results)
+
+
+def _with_defaults(cls: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments and the defaults of forward's further ones: setup_context is given all of its inputs."""
+    forward = cls.forward
+    defaults = getattr(forward, "__defaults__", None)
+    if not defaults:
+        return args
+    count = forward.__code__.co_argcount - isinstance(forward, types.MethodType)
+    missing = count - len(args)
+    return args + defaults[-missing:] if 0 < missing <= len(defaults) else args
 
 
 def _check_returned_inputs(ctx: Any, args: tuple[Any, ...], outputs: Any) -> None:

@@ -191,22 +191,42 @@ class inference_mode(_Mode):
         return inference_mode(self.mode)
 
 
-class set_multithreading_enabled(_Mode):
-    """Accepted for compatibility: backward always runs in the calling thread."""
+class _Accepted(_Mode):
+    """A switch that nothing asks: it is on from the call on, or in a block."""
+
+    _now = False
 
     def __init__(self, mode: bool) -> None:
         self.mode = mode
+        self._before = type(self)._now
+        type(self)._now = bool(mode)
 
     def __enter__(self) -> None: ...
 
-    def __exit__(self, *error: Any) -> None: ...
+    def __exit__(self, *error: Any) -> None:
+        type(self)._now = self._before
 
-    def clone(self) -> set_multithreading_enabled:
-        return set_multithreading_enabled(self.mode)
+    def clone(self) -> Any:
+        return type(self)(self.mode)
 
 
-class _force_original_view_tracking(set_multithreading_enabled):
-    """Accepted for compatibility."""
+class set_multithreading_enabled(_Accepted):
+    """Accepted for compatibility: backward always runs in the calling thread."""
+
+    _now = True
+
+
+class _force_original_view_tracking(_Accepted):
+    """Accepted for compatibility: gradients of views that are written are computed on the memory."""
+
+
+def is_multithreading_enabled() -> bool:
+    """What `set_multithreading_enabled` was given last."""
+    return set_multithreading_enabled._now
+
+
+def is_view_replay_enabled() -> bool:
+    return _force_original_view_tracking._now
 
 
 class _unsafe_preserve_version_counter:

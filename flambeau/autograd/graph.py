@@ -15,7 +15,7 @@ from flambeau.autograd._methods import RemovableHandle
 
 __all__ = [
     "Node", "GradientEdge", "get_gradient_edge", "saved_tensors_hooks", "save_on_cpu", "disable_saved_tensors_hooks",
-    "register_multi_grad_hook", "allow_mutation_on_saved_tensors", "increment_version",
+    "register_multi_grad_hook", "allow_mutation_on_saved_tensors", "increment_version",  # noqa: F822
     "set_warn_on_accumulate_grad_stream_mismatch",
 ]  # fmt: skip
 
@@ -93,6 +93,10 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(pack, unpack)
 
 
+def _hooks_are_enabled() -> bool:
+    return getattr(_state, "disabled", None) is None
+
+
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """Refuses saved_tensors_hooks inside the block."""
@@ -119,22 +123,21 @@ def register_multi_grad_hook(
             f"[register_multi_grad_hook] expected mode 'all' or 'any', got {mode!r}: Expects mode to be one of ('all', 'any') but got {mode}"
         )
     lock = threading.Lock()
-    by_thread: dict[int, list[Any]] = {}  # by thread: gradients of the backward that runs
+    by_run: dict[int, list[Any]] = {}  # by the backward that runs: its gradients, and how many have arrived
 
     def start() -> list[Any]:
-        thread = threading.get_ident()
+        run = _C._current_graph_task_id()
         with lock:
-            if thread not in by_thread:
-                by_thread[thread] = [None] * len(tensors) + [0]
+            if run not in by_run:
+                by_run[run] = [None] * len(tensors) + [0]
+                _C._queue_callback(lambda: finish(run))
+            return by_run[run]
 
-                def finish() -> None:
-                    with lock:
-                        grads = by_thread.pop(thread, None)
-                    if grads is not None and mode == "all" and grads[-1] < len(tensors):
-                        fn(grads[:-1])
-
-                _C._queue_callback(finish)
-            return by_thread[thread]
+    def finish(run: int) -> None:
+        with lock:
+            grads = by_run.pop(run, None)
+        if grads is not None and mode == "all" and grads[-1] < len(tensors):
+            fn(grads[:-1])
 
     def make(i: int) -> Callable[[Tensor], None]:
         def hook(grad: Tensor) -> None:
@@ -158,28 +161,28 @@ def register_multi_grad_hook(
     return RemovableHandle(remove)
 
 
-# ---------------------------------------------------------------- writing to saved tensors
+class InputMetadata(NamedTuple):
+    """What a gradient that arrives at a node looks like."""
+
+    shape: Any
+    dtype: fl.dtype
+    device: fl.device
+    is_nested_tensor: bool = False
+    is_cpp_nested_tensor: bool = False
 
 
-@contextlib.contextmanager
-def allow_mutation_on_saved_tensors() -> Iterator[Any]:
-    """Tensors saved in the block may be written to: each is kept as a copy."""
-
-    def pack(tensor: Tensor) -> Tensor:
-        with fl.no_grad():
-            return tensor.detach().clone()
-
-    context = _MutationContext()
-    with saved_tensors_hooks(pack, lambda x: x):
-        yield context
+def _input_metadata(node: Node) -> list[InputMetadata]:
+    return [InputMetadata(*facts) for facts in _C._node_outputs(node)]
 
 
-class _MutationContext:
-    def clear(self) -> None:
-        """Nothing to do: copies die with the graph."""
+_C.Node._input_metadata = property(_input_metadata)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "allow_mutation_on_saved_tensors":
+        from flambeau.autograd._saved_copies import allow_mutation_on_saved_tensors
+
+        return allow_mutation_on_saved_tensors
     if name in ("to_dot", "to_svg", "draw"):
         from flambeau.autograd import drawing
 

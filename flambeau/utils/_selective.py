@@ -84,7 +84,12 @@ class _GiveBack(TorchDispatchMode):
         chosen = _policy(self._choose(SelectiveCheckpointContext(is_recompute=True), func, *args, **kwargs))
         if chosen not in _SAVES:
             return func(*args, **kwargs)
-        if not self._kept.get(func):
+        if func in self._kept and not self._kept[func]:
+            raise RuntimeError(
+                "[checkpoint] expected one backward through a selectively checkpointed part, got another: Trying to backward an extra "
+                "time; its saved results are used up by the first."
+            )
+        if func not in self._kept:
             raise RuntimeError(
                 f"[checkpoint] expected {func} to have been saved by the first run, got nothing: the part computed "
                 "something else the second time, or backward runs a second time"
@@ -101,7 +106,12 @@ def create_selective_checkpoint_contexts(
         for op in policy_fn_or_list:
             if hasattr(op, "overloads"):
                 raise ValueError(
-                    f"[checkpoint] expected overloads such as torch.ops.aten.mm.default, got the packet {op}"
+                    f"[checkpoint] expected overloads such as torch.ops.aten.mm.default, got the packet {op}: update the OpOverloadPacket "
+                    "to a specific OpOverload"
+                )
+            if not hasattr(op, "overloadpacket"):
+                raise ValueError(
+                    f"[checkpoint] expected operators, got {type(op).__name__}: Expected op in `op_list` to be an OpOverload"
                 )
             listed.add(op)
 
@@ -111,6 +121,9 @@ def create_selective_checkpoint_contexts(
     elif callable(policy_fn_or_list):
         policy = policy_fn_or_list
     else:
-        raise TypeError("[checkpoint] expected a list of operators or a function, got another value")
+        raise TypeError(
+            f"[checkpoint] expected a policy, got {type(policy_fn_or_list).__name__}: policy_fn_or_list must be either a function or a "
+            "list of ops."
+        )
     saved: dict[Any, list[_Kept]] = defaultdict(list)
     return _Keep(policy, saved, allow_cache_entry_mutation), _GiveBack(policy, saved, allow_cache_entry_mutation)

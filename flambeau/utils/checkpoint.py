@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import flambeau as fl
 from flambeau._C import Tensor
@@ -31,10 +32,14 @@ __all__ = [
 ]  # fmt: skip
 
 _EARLY_STOP: bool | None = None  # what `set_checkpoint_early_stop` asks for, over the argument of checkpoint()
+_DEBUG: bool | None = None  # the same for `set_checkpoint_debug_enabled`
 
 
 class CheckpointError(RuntimeError):
     """The part computed something else the second time."""
+
+
+_ASK_FOR_REENTRANT = "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended."
 
 
 class _Done(Exception):
@@ -54,11 +59,13 @@ def set_checkpoint_early_stop(enable: bool | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
-    """Operators of the two passes are not recorded for messages: only False and None can be entered."""
-    from flambeau._compat.settings import refuse
-
-    refuse("set_checkpoint_debug_enabled", enabled=enabled)
-    yield
+    """Whether the operators of both runs are recorded, to be shown when they differ."""
+    global _DEBUG
+    outer, _DEBUG = _DEBUG, enabled
+    try:
+        yield
+    finally:
+        _DEBUG = outer
 
 
 def noop_context_fn() -> tuple[Any, Any]:
@@ -143,6 +150,11 @@ class CheckpointFunction(Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         if not fl._C._in_backward():
             raise RuntimeError("[checkpoint] expected to run inside backward")
+        if fl._C._backward_is_partial():
+            raise RuntimeError(
+                "[checkpoint] expected backward() without inputs, got grad() or inputs=: When use_reentrant=True, torch.utils.checkpoint is "
+                "incompatible with .grad() or passing an `inputs` parameter to .backward(). Pass use_reentrant=False."
+            )
         inputs = list(ctx.inputs)
         for i, x in zip(ctx.places, ctx.saved_tensors):
             inputs[i] = x
@@ -164,67 +176,124 @@ class CheckpointFunction(Function):
 class _Place:
     """Stands for a saved tensor until the part runs again."""
 
-    __slots__ = ("number", "__weakref__")
+    __slots__ = ("__weakref__",)
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+
+_Recomputed: TypeAlias = "weakref.WeakKeyDictionary[_Place, Tensor]"  # nodes let go of places when they have run
 
 
 class _Frame:
-    """One checkpointed call: how many tensors it saved, and those of them that were computed again."""
+    """One checkpointed call: what the tensors that it saved looked like, and those that were computed again, by the
+    backward that needs them."""
 
-    def __init__(self, run: Callable[[], Any], determinism_check: str, early_stop: bool) -> None:
-        self.run, self.check, self.early_stop = run, determinism_check, early_stop
+    def __init__(self, run: Callable[[], Any], determinism_check: Any, early_stop: bool) -> None:
+        self.run, self.early_stop = run, early_stop
+        self.describe = _METADATA[determinism_check]
         self.metadata: list[Any] = []
-        self.found: dict[int, Tensor] = {}
+        self.places: list[Any] = []  # weak: a graph that is gone needs nothing
+        self.recomputed: dict[int, _Recomputed] = {}
+        self.operators: _Operators | None = None
+        self.complete = False  # False: the part itself runs a backward, and has saved but a part of it
 
     def pack(self, tensor: Tensor) -> _Place:
-        self.metadata.append((tuple(tensor.shape), tensor.dtype, tensor.device))
-        return _Place(len(self.metadata) - 1)
+        place = _Place()
+        self.metadata.append(self.describe(tensor))
+        self.places.append(weakref.ref(place))
+        return place
 
     def unpack(self, place: _Place) -> Tensor:
-        if place.number not in self.found:
-            self.recompute()
-        tensor = self.found.get(place.number)
-        if tensor is None:
-            raise CheckpointError(
-                "[checkpoint] expected the part to save as many tensors as the first time, got fewer: A different "
-                "number of tensors was "
-                "saved during the original forward and recomputation."
-            )
-        return tensor
+        run = fl._C._current_graph_task_id()
+        tensors = self.recomputed.get(run)
+        if tensors is None:
+            tensors = weakref.WeakKeyDictionary()
+            self.recompute(tensors)
+            if run >= 0:
+                self.recomputed[run] = tensors
+                fl._C._queue_callback(lambda: self.recomputed.pop(run, None))
+        return tensors[place]
 
-    def recompute(self) -> None:
+    def recompute(self, tensors: _Recomputed) -> None:
         count = 0
+        now: list[Any] = []
 
         def collect(tensor: Tensor) -> Tensor:
             nonlocal count
             number, count = count, count + 1
-            tensor = tensor.detach()
-            if self.check == "default" and number < len(self.metadata):
-                now = (tuple(tensor.shape), tensor.dtype, tensor.device)
-                if now != self.metadata[number]:
-                    raise CheckpointError(
-                        f"[checkpoint] expected the part to compute the same again, got {now} for "
-                        f"{self.metadata[number]}: Recomputed values "
-                        "for the following tensors have different metadata than during the forward pass."
-                    )
-            self.found[number] = tensor
+            if number >= len(self.metadata):
+                if self.early_stop or not self.complete:
+                    return tensor.detach()
+                raise CheckpointError(
+                    f"[checkpoint] expected {len(self.metadata)} saved tensors, got one more: trying to save more tensors during "
+                    "recomputation than during the original forward pass."
+                )
+            tensor = tensor.detach() if tensor.requires_grad else tensor
+            now.append(self.describe(tensor))
+            place = self.places[number]()
+            if place is not None:
+                tensors[place] = tensor
             if self.early_stop and count == len(self.metadata):
                 raise _Done
-            return tensor
+            return tensor.detach()
 
         def refuse(tensor: Tensor) -> Tensor:
             return tensor
 
         with contextlib.suppress(_Done), fl.enable_grad(), saved_tensors_hooks(collect, refuse):
             self.run()
-        if count < len(self.metadata):
+        if count < len(self.metadata) and self.complete:
             raise CheckpointError(
                 f"[checkpoint] expected {len(self.metadata)} saved tensors, got {count}: A different number of tensors "
-                "was saved during the "
-                "original forward and recomputation."
+                "was saved during the original forward and recomputation."
             )
+        self.compare(now)
+
+    def compare(self, now: list[Any]) -> None:
+        differing = [i for i, (before, after) in enumerate(zip(self.metadata, now)) if before != after]
+        if not differing:
+            return
+        lines = "".join(f"\n  tensor {i}: saved {self.metadata[i]}, recomputed {now[i]}" for i in differing)
+        message = (
+            "[checkpoint] expected the part to compute the same again, got other tensors: Recomputed values for the following tensors "
+            f"have different metadata than during the forward pass.{lines}"
+        )
+        if self.operators is None:
+            raise CheckpointError(message + "\nset_checkpoint_debug_enabled(True) shows the operators of both runs.")
+        first, again = self.operators.runs
+        raise CheckpointError(
+            f"{message}\nThe operators of the forward pass:\n{first}\nand those of the recomputation:\n{again}\n(You are seeing this "
+            "error because you passed `debug=True` to checkpoint or used set_checkpoint_debug_enabled(True).)"
+        )
+
+
+_METADATA: dict[str, Callable[[Tensor], Any]] = {
+    "default": lambda tensor: {"shape": tuple(tensor.shape), "dtype": tensor.dtype, "device": tensor.device},
+    "none": lambda tensor: None,
+}
+
+
+class _Operators:
+    """The operators of the two runs, for messages."""
+
+    def __init__(self) -> None:
+        self.runs = ["", ""]
+
+    @contextlib.contextmanager
+    def record(self, run: int) -> Iterator[None]:
+        from flambeau.utils._python_dispatch import TorchDispatchMode
+
+        lines: list[str] = []
+
+        class Recorder(TorchDispatchMode):
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                shown = (list(x.shape) if isinstance(x, Tensor) else x for x in tree_leaves((args, kwargs or {})))
+                lines.append(f"  {func}({', '.join(map(str, shown))})")
+                return func(*args, **kwargs or {})
+
+        try:
+            with Recorder():
+                yield
+        finally:
+            self.runs[run] = "\n".join(lines)
 
 
 def _checkpoint_without_reentrant(
@@ -232,22 +301,32 @@ def _checkpoint_without_reentrant(
     preserve_rng_state: bool,
     context_fn: Callable[[], Any],
     determinism_check: str,
+    debug: bool,
     early_stop: bool,
     args: Any,
     kwargs: Any,
 ) -> Any:
     if not fl.is_grad_enabled():
         return function(*args, **kwargs)
+    if determinism_check not in _METADATA:
+        raise ValueError(
+            f"[checkpoint] expected determinism_check to be one of {list(_METADATA)}, got {determinism_check!r}"
+        )
     first, second = context_fn()
     state = _State(preserve_rng_state)
+    operators = _Operators() if debug else None
 
     def run() -> None:
-        with state.again(), second:
+        with state.again(), second, operators.record(1) if operators else contextlib.nullcontext():
             function(*args, **kwargs)
 
     frame = _Frame(run, determinism_check, early_stop)
-    with saved_tensors_hooks(frame.pack, frame.unpack), first:
-        return function(*args, **kwargs)
+    frame.operators = operators
+    recorded = operators.record(0) if operators else contextlib.nullcontext()
+    with saved_tensors_hooks(frame.pack, frame.unpack), first, recorded:
+        result = function(*args, **kwargs)
+    frame.complete = True
+    return result
 
 
 def checkpoint(
@@ -263,11 +342,7 @@ def checkpoint(
     """Calls function(*args, **kwargs); what its backward needs is computed again when backward comes to it."""
     preserve = kwargs.pop("preserve_rng_state", True)
     if use_reentrant is None:
-        warnings.warn(
-            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is "
-            "recommended.",
-            stacklevel=2,
-        )
+        warnings.warn(_ASK_FOR_REENTRANT, stacklevel=2)
         use_reentrant = True
     if use_reentrant:
         if kwargs:
@@ -279,7 +354,8 @@ def checkpoint(
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         return CheckpointFunction.apply(function, preserve, *args)
     stop = early_stop if _EARLY_STOP is None else _EARLY_STOP
-    return _checkpoint_without_reentrant(function, preserve, context_fn, determinism_check, stop, args, kwargs)
+    debug = debug if _DEBUG is None else _DEBUG
+    return _checkpoint_without_reentrant(function, preserve, context_fn, determinism_check, debug, stop, args, kwargs)
 
 
 def checkpoint_sequential(
@@ -293,6 +369,7 @@ def checkpoint_sequential(
             + ",".join(kwargs)
         )
     if use_reentrant is None:
+        warnings.warn(_ASK_FOR_REENTRANT, stacklevel=2)
         use_reentrant = True
     listed = list(functions.children()) if hasattr(functions, "children") else list(functions)
 

@@ -230,7 +230,7 @@ def test_non_scalar_needs_a_gradient():
 
 def test_wrong_gradient_shape():
     y = leaf(1.0, 2.0) * 2
-    with pytest.raises(RuntimeError, match="mismatch in shape"):
+    with pytest.raises(RuntimeError, match="Mismatch in shape"):
         y.backward(fl.ones(3, dtype=fl.float64))
 
 

@@ -6,6 +6,7 @@ import ast
 import inspect
 import textwrap
 import types
+import typing
 from typing import Any
 
 from flambeau.jit import _types as T
@@ -145,7 +146,7 @@ def _dataclass_methods(cls: type, members: dict[str, Any]) -> dict[str, Any]:
     import linecache
 
     fields = dataclasses.fields(cls)
-    names = {f"_type_{f.name}": f.type for f in fields}
+    names = {f"_type_{f.name}": _field_type(cls, f) for f in fields}
     names |= {f"_default_{f.name}": f.default for f in fields if f.default is not dataclasses.MISSING}
     heads, body = [], []
     for field in fields:
@@ -158,10 +159,17 @@ def _dataclass_methods(cls: type, members: dict[str, Any]) -> dict[str, Any]:
         body.append("    self.__post_init__()")
     texts = {"__init__": f"def __init__(self, {', '.join(heads)}) -> None:\n" + "\n".join(body or ["    pass"]) + "\n"}
     compared = [f for f in fields if f.compare]
-    for method, op in (("__eq__", "=="),):
-        if cls.__dataclass_params__.eq:
-            tests = " and ".join(f"self.{f.name} {op} other.{f.name}" for f in compared) or "True"
-            texts[method] = f"def {method}(self, other: {cls.__name__}) -> bool:\n    return {tests}\n"
+    head = f"(self, other: {cls.__name__}) -> bool:\n"
+    if cls.__dataclass_params__.eq:
+        texts["__eq__"] = (
+            f"def __eq__{head}"
+            + "".join(_unequal_field(f.name, _is_optional(cls, f)) for f in compared)
+            + "    return True\n"
+        )
+    if cls.__dataclass_params__.order:
+        for method, op in (("__lt__", "<"), ("__le__", "<="), ("__gt__", ">"), ("__ge__", ">=")):
+            fields_in_order = "".join(_ordered_field(f.name, _is_optional(cls, f), op[0]) for f in compared)
+            texts[method] = f"def {method}{head}{fields_in_order}    return {op.endswith('=')}\n"
     methods: dict[str, Any] = {}
     for name, text in texts.items():
         file = f"<dataclass {cls.__qualname__}.{name} {id(cls)}>"
@@ -170,6 +178,44 @@ def _dataclass_methods(cls: type, members: dict[str, Any]) -> dict[str, Any]:
         exec(compile(text, file, "exec"), scope)
         methods[name] = scope[name]
     return methods
+
+
+def _field_type(cls: type, field: Any) -> Any:
+    """The type of a field, looked up when it is written as text."""
+    if not isinstance(field.type, str):
+        return field.type
+    try:
+        return typing.get_type_hints(cls)[field.name]
+    except NameError:  # of a place that the class does not know
+        return field.type
+
+
+def _is_optional(cls: type, field: Any) -> bool:
+    return type(None) in typing.get_args(_field_type(cls, field))
+
+
+def _unequal_field(name: str, optional: bool) -> str:
+    """Ends `__eq__` where a field differs."""
+    text = f"    mine_{name} = self.{name}\n    its_{name} = other.{name}\n"
+    if not optional:
+        return f"{text}    if not (mine_{name} == its_{name}):\n        return False\n"
+    return (
+        f"{text}    if mine_{name} is None or its_{name} is None:\n"
+        f"        if mine_{name} is not None or its_{name} is not None:\n            return False\n"
+        f"    elif not (mine_{name} == its_{name}):\n        return False\n"
+    )
+
+
+def _ordered_field(name: str, optional: bool, op: str) -> str:
+    """Ends a comparison where a field decides it: both are in order, or differ."""
+    text = f"    mine_{name} = self.{name}\n    its_{name} = other.{name}\n"
+    decide = f"if mine_{name} {op} its_{name}:\n{{0}}    return True\n{{0}}if not (mine_{name} == its_{name}):\n{{0}}    return False\n"
+    if not optional:
+        return text + "    " + decide.format("    ")
+    return (
+        f"{text}    if mine_{name} is None or its_{name} is None:\n        raise TypeError(\"'{name}' is None, which has no order\")\n"
+        "    else:\n        " + decide.format("        ")
+    )
 
 
 # ---------------------------------------------------------------------------------------------- context managers
