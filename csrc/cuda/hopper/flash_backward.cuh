@@ -40,6 +40,33 @@ __device__ __forceinline__ void begin(const typename Plan::Places& ring, int fil
   send_rows<K::D, kGroupRows>(shared + Plan::kOwn, two, first, head, batch, there);
 }
 
+// Products of a warp's 16 rows of outputs and their gradients, eight lanes for a row: to shared memory for
+// the warp itself, and to a.products for the gradients of keys. `mine` is the warp's first query, at `row` of
+// its block.
+template <class K, class Plan>
+__device__ __forceinline__ void multiply_outputs(const Args& a, uint32_t shared, int batch, int head, int row,
+                                                 int mine, int64_t row_of_all) {
+  const int lane = threadIdx.x % 32, chunks = a.depth / 8;
+  const char* output = head_of(a.output, batch, head) + mine * a.output.row;
+#pragma unroll
+  for (int k = lane / 8; k < 16; k += 4) {
+    float sum = 0;
+    if (mine + k < a.queries)
+      for (int chunk = lane % 8; chunk < chunks; chunk += 8)
+        sum += dot<K::kBrain>(
+            *reinterpret_cast<const uint4*>(output + k * a.output.row + chunk * 16),
+            matrix::get_shared_vector(shared + Plan::kOwn + Tile<K::D, kGroupRows>::at(row + k, chunk)));
+    sum += shuffle_xor(sum, 1);
+    sum += shuffle_xor(sum, 2);
+    sum += shuffle_xor(sum, 4);
+    if (lane % 8 == 0) {
+      matrix::put_shared(shared + Plan::kNumbers + (row + k) * 4, __float_as_uint(sum));
+      if (mine + k < a.queries) a.products[row_of_all + k] = sum;
+    }
+  }
+  __syncwarp();
+}
+
 template <class K>
 __global__ void __launch_bounds__(kGroupThreads, 1)
     flash_gradient_of_queries_by_groups(const Args a, const __grid_constant__ BackwardRows rows) {
@@ -70,26 +97,8 @@ __global__ void __launch_bounds__(kGroupThreads, 1)
     const uint32_t query = shared + group * 64 * 128, grad = query + Plan::kOwn;
     matrix::await(shared + Plan::kThere, 0);
 
-    // Products of outputs and their gradients, eight lanes for a row.
     const int64_t row_of_all = int64_t(blockIdx.x) * a.queries + mine;
-    const char* output = head_of(a.output, batch, head) + mine * a.output.row;
-#pragma unroll
-    for (int k = lane / 8; k < 16; k += 4) {
-      float sum = 0;
-      if (mine + k < a.queries)
-        for (int chunk = lane % 8; chunk < chunks; chunk += 8)
-          sum += dot<K::kBrain>(
-              *reinterpret_cast<const uint4*>(output + k * a.output.row + chunk * 16),
-              matrix::get_shared_vector(shared + Plan::kOwn + Tile<D, kGroupRows>::at(row + k, chunk)));
-      sum += shuffle_xor(sum, 1);
-      sum += shuffle_xor(sum, 2);
-      sum += shuffle_xor(sum, 4);
-      if (lane % 8 == 0) {
-        matrix::put_shared(shared + Plan::kNumbers + (row + k) * 4, __float_as_uint(sum));
-        if (mine + k < a.queries) a.products[row_of_all + k] = sum;
-      }
-    }
-    __syncwarp();
+    multiply_outputs<K, Plan>(a, shared, batch, head, row, mine, row_of_all);
     float sums[2], products[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -135,6 +144,40 @@ __global__ void __launch_bounds__(kGroupThreads, 1)
   }
 }
 
+// Sends for `blocks` blocks of queries and their gradients, from `start` on in each head of a group, and
+// leaves their numbers beside them. A warp runs this.
+template <class K, class Plan>
+__device__ __forceinline__ void send_queries(const Args& a, const BackwardRows& rows,
+                                             const typename Plan::Places& ring, int batch, int key_head,
+                                             int start, int of_head, int blocks) {
+  const int lane = threadIdx.x % 32;
+  for (int i = 0; i < blocks; ++i) {
+    const int head = key_head * a.group + i / of_head, from = start + i % of_head * kBlock;
+    const uint32_t place = ring.place(i), filled = ring.filled(i);
+    const int64_t row_of_all = (int64_t(batch) * a.heads + head) * a.queries + from;
+    float sums[2], products[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const bool exists = from + k * 32 + lane < a.queries;
+      sums[k] = exists ? a.sums[row_of_all + k * 32 + lane] * kLog2E : 0.0f;
+      products[k] = exists ? a.products[row_of_all + k * 32 + lane] : 0.0f;
+    }
+    ring.wait_free(i);
+    if (lane == 0) {
+      matrix::announce(filled, 2 * Plan::kSide);
+      send_rows<K::D, kBlock>(place, rows.query, from, head, batch, filled);
+      send_rows<K::D, kBlock>(place + Plan::kSide, rows.grad_output, from, head, batch, filled);
+    }
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const uint32_t to = place + 2 * Plan::kSide + (k * 32 + lane) * 4;
+      matrix::put_shared(to, __float_as_uint(sums[k]));
+      matrix::put_shared(to + kBlock * 4, __float_as_uint(products[k]));
+    }
+    matrix::arrive(filled);
+  }
+}
+
 template <class K>
 __global__ void __launch_bounds__(kGroupThreads, 1)
     flash_gradient_of_keys_by_groups(const Args a, const __grid_constant__ BackwardRows rows) {
@@ -154,31 +197,7 @@ __global__ void __launch_bounds__(kGroupThreads, 1)
   if (group == kGroups) {
     matrix::give_registers<24>();
     if (threadIdx.x / 32 != kGroups * 4) return;
-    for (int i = 0; i < blocks; ++i) {
-      const int head = key_head * a.group + i / of_head, from = start + i % of_head * kBlock;
-      const uint32_t place = ring.place(i), filled = ring.filled(i);
-      const int64_t row_of_all = (int64_t(batch) * a.heads + head) * a.queries + from;
-      float sums[2], products[2];
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        const bool exists = from + k * 32 + lane < a.queries;
-        sums[k] = exists ? a.sums[row_of_all + k * 32 + lane] * kLog2E : 0.0f;
-        products[k] = exists ? a.products[row_of_all + k * 32 + lane] : 0.0f;
-      }
-      ring.wait_free(i);
-      if (lane == 0) {
-        matrix::announce(filled, 2 * Plan::kSide);
-        send_rows<D, kBlock>(place, rows.query, from, head, batch, filled);
-        send_rows<D, kBlock>(place + Plan::kSide, rows.grad_output, from, head, batch, filled);
-      }
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        const uint32_t to = place + 2 * Plan::kSide + (k * 32 + lane) * 4;
-        matrix::put_shared(to, __float_as_uint(sums[k]));
-        matrix::put_shared(to + kBlock * 4, __float_as_uint(products[k]));
-      }
-      matrix::arrive(filled);
-    }
+    send_queries<K, Plan>(a, rows, ring, batch, key_head, start, of_head, blocks);
   } else {
     matrix::take_registers<240>();
     const int row = threadIdx.x / 32 * 16, mine = first + row, chunks = a.depth / 8;

@@ -35,6 +35,31 @@ struct ForwardTask {
   }
 };
 
+// Sends for the queries, keys and values of every task of a block of threads, in the order in which its
+// groups read them.
+template <class K, class Sides, class Queries>
+__device__ __forceinline__ void send_tasks(const Args& a, const ForwardRows& rows, int tasks,
+                                           const Sides& ring, const Queries& queries) {
+  using Plan = ForwardPlan<K>;
+  constexpr int D = K::D, kKeys = Plan::kKeys;
+  for (int task = blockIdx.x, n = 0, i = 0; task < tasks; task += gridDim.x, ++n) {
+    const ForwardTask at(a, task, kKeys);
+    queries.wait_free(n);
+    matrix::announce(queries.filled(n), Plan::kOwn);
+    send_rows<D, kGroupRows>(queries.place(n), rows.query, at.first, at.head, at.batch, queries.filled(n));
+    const auto send = [&](const Rows& side, int block) {
+      ring.wait_free(i);
+      matrix::announce(ring.filled(i), Plan::kSide);
+      send_rows<D, kKeys>(ring.place(i), side, block * kKeys, at.head / a.group, at.batch, ring.filled(i));
+      ++i;
+    };
+    for (int block = 0; block <= at.blocks; ++block) {
+      if (block < at.blocks) send(rows.key, block);
+      if (block > 0) send(rows.value, block - 1);
+    }
+  }
+}
+
 template <class K>
 __global__ void __launch_bounds__(kGroupThreads, 1)
     flash_forward_by_groups(const Args a, const __grid_constant__ ForwardRows rows, int tasks) {
@@ -54,23 +79,7 @@ __global__ void __launch_bounds__(kGroupThreads, 1)
   const int group = threadIdx.x / 128;
   if (group == kGroups) {
     matrix::give_registers<24>();
-    if (threadIdx.x != kGroups * 128) return;
-    for (int task = blockIdx.x, n = 0, i = 0; task < tasks; task += gridDim.x, ++n) {
-      const ForwardTask at(a, task, kKeys);
-      queries.wait_free(n);
-      matrix::announce(queries.filled(n), Plan::kOwn);
-      send_rows<D, kGroupRows>(queries.place(n), rows.query, at.first, at.head, at.batch, queries.filled(n));
-      const auto send = [&](const Rows& side, int block) {
-        ring.wait_free(i);
-        matrix::announce(ring.filled(i), Plan::kSide);
-        send_rows<D, kKeys>(ring.place(i), side, block * kKeys, at.head / a.group, at.batch, ring.filled(i));
-        ++i;
-      };
-      for (int block = 0; block <= at.blocks; ++block) {
-        if (block < at.blocks) send(rows.key, block);
-        if (block > 0) send(rows.value, block - 1);
-      }
-    }
+    if (threadIdx.x == kGroups * 128) send_tasks<K>(a, rows, tasks, ring, queries);
   } else {
     matrix::take_registers<240>();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
