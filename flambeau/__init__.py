@@ -61,7 +61,7 @@ newaxis = None
 legacy_contiguous_format = _C.contiguous_format
 
 
-def _operator_module(name: str):
+def _operator_module(name: str) -> Any:
     """The module that holds the operators of a group."""
     return import_module(f"{__package__}.{name}") if name else sys.modules[__package__]
 
@@ -74,8 +74,8 @@ def _native_name(name: str) -> Any:
 
 
 _compat.install()
-_C.__getattr__ = _native_name
-_C._install(_operator_module, Tensor)
+_C.__getattr__ = _native_name  # type: ignore[method-assign]
+_C._install(_operator_module, Tensor)  # type: ignore[misc]
 _libraries.locate()
 
 from flambeau import _tensor
@@ -168,7 +168,7 @@ _LAZY = {
 }
 
 
-def _module(name: str):
+def _module(name: str) -> Any:
     """A module of the package, or AttributeError when there is none of that name."""
     try:
         return import_module(f"{__package__}.{name}")

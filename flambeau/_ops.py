@@ -452,7 +452,7 @@ class _OpNamespace:
             if other is None:
                 raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{op}'")
             setattr(self, op, other)
-            return other  # type: ignore[return-value]
+            return other
         packet = OpOverloadPacket(self.name, op, names)
         setattr(self, op, packet)
         return packet
@@ -693,8 +693,7 @@ class AutoDispatchBelowAutograd(ExcludeKeys):
 
 
 # Programs look for these beside the native functions.
-_C._ExcludeDispatchKeyGuard = ExcludeKeys
-_C._IncludeDispatchKeyGuard = IncludeKeys
-_C._DisableTorchDispatch = DisableTorchDispatch
-_C._AutoDispatchBelowAutograd = AutoDispatchBelowAutograd
-_C.DispatchKeySet = DispatchKeySet
+vars(_C).update(
+    _ExcludeDispatchKeyGuard=ExcludeKeys, _IncludeDispatchKeyGuard=IncludeKeys, _DisableTorchDispatch=DisableTorchDispatch,
+    _AutoDispatchBelowAutograd=AutoDispatchBelowAutograd, DispatchKeySet=DispatchKeySet,
+)  # fmt: skip

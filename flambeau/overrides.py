@@ -131,7 +131,9 @@ def _convert(value: Any, cls: type) -> Any:
     return value
 
 
-def default_torch_function(cls: type, func: Callable[..., Any], types: Iterable[type], args=(), kwargs=None) -> Any:
+def default_torch_function(
+    cls: type, func: Callable[..., Any], types: Iterable[type], args: Any = (), kwargs: dict[str, Any] | None = None
+) -> Any:
     """What `Tensor.__torch_function__` does: call the function and view its tensors as the subclass."""
     if not all(issubclass(cls, other) for other in types):
         return NotImplemented
@@ -150,10 +152,10 @@ class DisableTorchFunctionSubclass:
 
     _switch = staticmethod(_C._set_torch_function_subclasses_disabled)
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self._before = self._switch(True)
 
-    def __exit__(self, exc_type, exc_value, traceback):
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         self._switch(self._before)
 
 
@@ -164,8 +166,7 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
 
 
 # Programs look for these beside the native functions.
-_C.DisableTorchFunctionSubclass = DisableTorchFunctionSubclass
-_C.DisableTorchFunction = DisableTorchFunction
+vars(_C).update(DisableTorchFunctionSubclass=DisableTorchFunctionSubclass, DisableTorchFunction=DisableTorchFunction)
 
 
 # ---------------------------------------------------------------------------------------------- modes
@@ -177,15 +178,15 @@ class Mode:
     _push: Callable[[Any], None]
     _pop: Callable[[], Any]
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         self._push(self)
         return self
 
-    def __exit__(self, exc_type, exc_value, traceback):
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         self._pop()
 
     @classmethod
-    def push(cls, *args, **kwargs):
+    def push(cls, *args: Any, **kwargs: Any) -> Any:
         """The older way of writing `cls(...)`."""
         return cls(*args, **kwargs)
 
@@ -210,14 +211,14 @@ class TorchFunctionMode(Mode):
     _push = staticmethod(_C._push_torch_function_mode)
     _pop = staticmethod(_C._pop_torch_function_mode)
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         raise NotImplementedError(f"{type(self).__name__} does not define __torch_function__")
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
     """A mode that changes nothing; a convenient base class."""
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))
 
 
@@ -268,7 +269,7 @@ def _namespaces() -> list[tuple[str, Any]]:
 
 def _members(namespace: Any) -> Iterator[tuple[str, Any]]:
     """Public functions of a namespace, and the accessors of a class's properties."""
-    attributes = (types.GetSetDescriptorType, property, type(flambeau.Tensor.T))
+    attributes: Any = (types.GetSetDescriptorType, property, type(flambeau.Tensor.T))
     for name in dir(namespace):
         value = getattr(namespace, name, None)
         if isinstance(value, attributes):

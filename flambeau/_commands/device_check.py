@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 ALIASES = {"reference": "ref"}
@@ -161,6 +162,12 @@ def samples_of(record: Any, dtype: Any) -> list[Any]:
         return []
 
 
+def check_records(kit: Kit, records: list[Any], result: Result) -> None:
+    """The overloads of one operator."""
+    for record in records:
+        check_record(kit, result, record)
+
+
 def check_record(kit: Kit, result: Result, record: Any) -> None:
     """Forward, gradient, in place and out= of one overload, for all dtypes."""
     import flambeau as fl
@@ -280,7 +287,7 @@ def check_operators(kit: Kit, pattern: str) -> None:
             kit.results.append(Result(name, lacks=why))
             print(kit.results[-1].line(), flush=True)
             continue
-        kit.run(name, lambda result, records=records: [check_record(kit, result, r) for r in records] and None)
+        kit.run(name, partial(check_records, kit, records))
 
 
 # ---------------------------------------------------------------- the device as a whole
@@ -318,7 +325,7 @@ def check_factories(kit: Kit, result: Result) -> None:
         lambda d: fl.arange(5, device=d), lambda d: fl.linspace(0, 1, 5, device=d), lambda d: fl.ones(2, 3, device=d),
         lambda d: fl.full((2,), 7, device=d), lambda d: fl.eye(3, device=d), lambda d: fl.tensor([1, 2], device=d),
     ):  # fmt: skip
-        kit.compare(make(kit.name), make("cpu"), 1e-6)
+        kit.compare(make(kit.name), make("cpu"), 1e-6)  # type: ignore[no-untyped-call]
 
 
 def check_memory(kit: Kit, result: Result) -> None:
@@ -455,7 +462,7 @@ def main(arguments: list[str]) -> int:
             kit.results.append(Result(check, lacks=why))
             print(kit.results[-1].line())
         else:
-            kit.run(check, lambda result, function=function: function(kit, result))
+            kit.run(check, partial(function, kit))
     return report(kit, options.name, options.html)
 
 

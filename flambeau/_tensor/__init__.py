@@ -383,7 +383,7 @@ def legacy_new(dtype: Any, *args: Any, device: Any = None, size: Any = None, dat
         return fl.empty(tuple(first), dtype=dtype, device=device)
     if len(args) == 1 and type(first).__name__.endswith("Storage"):
         return fl.empty(0, dtype=dtype).set_(first)
-    if len(args) == 1 and (not hasattr(first, "__index__") or getattr(first, "ndim", 0)):
+    if len(args) == 1 and (not hasattr(first, "__index__") or getattr(first, "ndim", False)):
         if not hasattr(first, "__len__"):
             raise TypeError(f"[Tensor] expected sizes, a sequence or a tensor, got {type(first).__name__}")
         return tensor(first, dtype=dtype, device=device)
@@ -536,9 +536,14 @@ def __contains__(self: Tensor, element: Any) -> bool:
 # Attributes that are views.
 import flambeau as _package  # noqa: E402
 
-Tensor.T = property(_package._ops._numpy_T)
-Tensor.mT = property(_package._ops._mT)
-Tensor.H = property(_package._ops._H)
-Tensor.mH = property(_package._ops._mH)
-Tensor.real = property(_package.real, lambda self, value: _package.real(self).copy_(as_tensor(value)))
-Tensor.imag = property(_package.imag, lambda self, value: _package.imag(self).copy_(as_tensor(value)))
+for _name in ("T", "mT", "H", "mH"):
+    setattr(Tensor, _name, property(getattr(_package._ops, "_numpy_T" if _name == "T" else f"_{_name}")))
+
+
+def _settable(part: Any) -> property:
+    """A view of the parts of complex numbers, as an attribute."""
+    return property(part, lambda self, value: part(self).copy_(as_tensor(value)))
+
+
+setattr(Tensor, "real", _settable(_package.real))  # noqa: B010
+setattr(Tensor, "imag", _settable(_package.imag))  # noqa: B010

@@ -479,7 +479,7 @@ def as_subclass(self: Tensor, cls: Any) -> Any:
     return _C._as_subclass(self, cls)
 
 
-Tensor._make_subclass = staticmethod(_C._make_subclass)
+setattr(Tensor, "_make_subclass", staticmethod(_C._make_subclass))  # noqa: B010
 
 
 def _default_torch_function(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -489,7 +489,7 @@ def _default_torch_function(cls: Any, func: Any, types: Any, args: Any = (), kwa
 
 
 __torch_function__ = classmethod(_default_torch_function)
-Tensor.__torch_function__ = __torch_function__
+setattr(Tensor, "__torch_function__", __torch_function__)  # noqa: B010
 
 
 def _init_subclass(cls: Any, **kwargs: Any) -> None:
@@ -500,7 +500,7 @@ def _init_subclass(cls: Any, **kwargs: Any) -> None:
         cls.__torch_function__ = _C._disabled_torch_function_impl
 
 
-Tensor.__init_subclass__ = classmethod(_init_subclass)
+setattr(Tensor, "__init_subclass__", classmethod(_init_subclass))  # type: ignore[arg-type]  # noqa: B010
 
 
 # ---------------------------------------------------------------------------------------------- odds and ends
@@ -542,10 +542,10 @@ Tensor.is_maia = property(lambda self: False)
 Tensor.is_mtia = property(lambda self: False)
 Tensor.is_hpu = property(lambda self: False)
 Tensor._base = getattr(Tensor, "_base", property(lambda self: None))
-Tensor.__div__ = Tensor.__truediv__
-Tensor.__idiv__ = Tensor.__itruediv__
-Tensor.__long__ = Tensor.__int__
-Tensor.__nonzero__ = Tensor.__bool__
+Tensor.__div__ = Tensor.__truediv__  # type: ignore[method-assign]
+Tensor.__idiv__ = Tensor.__itruediv__  # type: ignore[method-assign]
+Tensor.__long__ = Tensor.__int__  # type: ignore[method-assign]
+Tensor.__nonzero__ = Tensor.__bool__  # type: ignore[method-assign]
 
 
 @_method

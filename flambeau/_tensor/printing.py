@@ -35,7 +35,14 @@ PROFILES = {
 OPTIONS = PRINT_OPTS = PrintOptions()
 
 
-def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None, sci_mode=None):
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
     """Set how tensors are printed.
 
     precision: digits after the point. threshold: number of elements above which a tensor is summarised. edgeitems:
@@ -71,7 +78,7 @@ def get_printoptions() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def printoptions(**options) -> Iterator[None]:
+def printoptions(**options: Any) -> Iterator[None]:
     """Set options as `set_printoptions` does, for the duration of a `with` block."""
     before = get_printoptions()
     set_printoptions(**options)
@@ -87,7 +94,7 @@ def printoptions(**options) -> Iterator[None]:
 ELLIPSIS = object()
 
 
-def shown_values(tensor, summarize: bool) -> Any:
+def shown_values(tensor: Any, summarize: bool) -> Any:
     """The tensor's values as nested lists; in a summary each long dimension keeps its ends around an ELLIPSIS."""
     if not summarize or tensor.dim() == 0:
         return tensor.tolist()
@@ -171,7 +178,7 @@ class ComplexFormat:
 # ---------------------------------------------------------------------------------------------- arrangement
 
 
-def layout(values: Any, dims: int, indent: int, number) -> str:
+def layout(values: Any, dims: int, indent: int, number: Any) -> str:
     """Nested lists as text, starting in column `indent`."""
     if dims == 0:
         return number(values)
@@ -188,7 +195,7 @@ def layout(values: Any, dims: int, indent: int, number) -> str:
     return "[" + separator.join(lines) + "]"
 
 
-def values_text(tensor, indent: int) -> str:
+def values_text(tensor: Any, indent: int) -> str:
     """The bracketed values of a tensor that is not empty."""
     values = shown_values(tensor, summarize=tensor.numel() > OPTIONS.threshold)
     numbers = list(flatten(values))
@@ -222,7 +229,7 @@ def default_dtypes() -> tuple[Any, ...]:
     return (real, getattr(flambeau, matching, None), flambeau.int64, flambeau.bool)
 
 
-def gradient_suffix(tensor) -> str | None:
+def gradient_suffix(tensor: Any) -> str | None:
     """`grad_fn=<...>` or `requires_grad=True`, where there is something to say."""
     try:
         node = tensor.grad_fn
@@ -236,7 +243,7 @@ def gradient_suffix(tensor) -> str | None:
     return "requires_grad=True" if tensor.requires_grad else None
 
 
-def _str(tensor, *, tensor_contents: str | None = None) -> str:
+def _str(tensor: Any, *, tensor_contents: str | None = None) -> str:
     """The text of `repr(tensor)`; `tensor_contents` stands in for the numbers when a subclass supplies its own."""
     with DisableTorchFunctionSubclass():
         if tensor.layout is not flambeau.strided:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import flambeau as fl
 from flambeau import _C
@@ -20,7 +20,7 @@ __all__ = ["autocast", "autocast_decorator", "custom_bwd", "custom_fwd", "is_aut
 # Devices that programs may ask about and that this library does not have: switches without effect.
 _ABSENT = ("xpu", "mps", "hpu", "ipu", "mtia", "maia")
 _DTYPES = {"cpu": (fl.bfloat16, fl.float16), "mps": (fl.bfloat16, fl.float16), "xpu": (fl.bfloat16, fl.float16)}
-_absent: dict[str, Any] = {}
+_absent: dict[tuple[str, str], Any] = {}
 
 
 # ---------------------------------------------------------------- switches
@@ -39,7 +39,7 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
     True
     """
     device_type = "cuda" if device_type is None else device_type
-    return _absent.get((device_type, "on"), False) if device_type in _ABSENT else _C._is_autocast_enabled(device_type)
+    return bool(_absent.get((device_type, "on"))) if device_type in _ABSENT else _C._is_autocast_enabled(device_type)
 
 
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
@@ -48,7 +48,7 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
     >>> flambeau.set_autocast_enabled("cpu", False)
     """
     if isinstance(device_type, bool):
-        device_type, enabled = "cuda", device_type
+        enabled, device_type = device_type, "cuda"
     if enabled is None:
         raise TypeError("[set_autocast_enabled] expected a device and a bool, got no bool")
     if device_type in _ABSENT:
@@ -93,7 +93,7 @@ clear_autocast_cache = _C._clear_autocast_cache
 def _for_device(function: Any, device_type: str, name: str, example: str) -> Any:
     """An older name: a function for one type of device."""
     call = functools.partial(function, device_type)
-    call.__doc__ = f"`{function.__name__}` for {device_type!r}.\n\n>>> flambeau.{name}{example}"  # type: ignore[attr-defined]
+    call.__doc__ = f"`{function.__name__}` for {device_type!r}.\n\n>>> flambeau.{name}{example}"
     return call
 
 
@@ -181,7 +181,7 @@ class autocast:
         set_autocast_cache_enabled(self._cache_enabled)
         return self
 
-    def __exit__(self, *error: object) -> bool:
+    def __exit__(self, *error: object) -> Literal[False]:
         if autocast_decrement_nesting() == 0:
             clear_autocast_cache()
         enabled, dtype, cache_enabled = self._before.pop()

@@ -96,7 +96,7 @@ def griffinlim(
     make = flambeau.rand if rand_init else flambeau.ones
     angles = make(magnitudes.shape, dtype=kind, device=magnitudes.device)
     previous: Any = 0.0
-    size = {"n_fft": n_fft, "hop_length": hop_length, "win_length": win_length, "window": window}
+    size: dict[str, Any] = {"n_fft": n_fft, "hop_length": hop_length, "win_length": win_length, "window": window}
     for _ in range(n_iter):
         inverse = flambeau.istft(magnitudes * angles, length=length, **size)
         rebuilt = flambeau.stft(inverse, center=True, pad_mode="reflect", normalized=False, onesided=True, return_complex=True, **size)  # fmt: skip

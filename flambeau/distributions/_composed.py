@@ -43,11 +43,11 @@ class Independent(Distribution):
         return value.expand((*batch_shape, *self._event_shape[: self.reinterpreted_batch_ndims]))
 
     @property
-    def has_rsample(self) -> bool:
+    def has_rsample(self) -> bool:  # type: ignore[override]
         return self.base_dist.has_rsample
 
     @property
-    def has_enumerate_support(self) -> bool:
+    def has_enumerate_support(self) -> bool:  # type: ignore[override]
         return self.reinterpreted_batch_ndims == 0 and self.base_dist.has_enumerate_support
 
     @constraints.dependent_property
@@ -137,7 +137,7 @@ class TransformedDistribution(Distribution):
         return constraints.independent(support, extra) if extra > 0 else support
 
     @property
-    def has_rsample(self) -> bool:
+    def has_rsample(self) -> bool:  # type: ignore[override]
         return self.base_dist.has_rsample
 
     def _forward(self, x: fl.Tensor) -> fl.Tensor:
@@ -154,7 +154,8 @@ class TransformedDistribution(Distribution):
 
     @checked
     def log_prob(self, value: fl.Tensor) -> fl.Tensor:
-        event_dim, result, y = len(self._event_shape), 0.0, value
+        event_dim, y = len(self._event_shape), value
+        result: Any = 0.0
         for part in reversed(self.transforms):
             x = part.inv(y)
             event_dim += part.domain.event_dim - part.codomain.event_dim

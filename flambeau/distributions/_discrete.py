@@ -400,7 +400,7 @@ class OneHotCategorical(_OfCategorical):
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         self._categorical = Categorical(probs, logits)
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)  # type: ignore[arg-type]
+        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
     @property
     def mean(self) -> fl.Tensor:
@@ -458,7 +458,7 @@ class Multinomial(_OfCategorical):
             raise NotImplementedError(f"[Multinomial] expected one integer total_count, got {total_count!r}")
         self.total_count = total_count
         self._categorical = Categorical(probs, logits)
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)  # type: ignore[arg-type]
+        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> Any:

@@ -174,7 +174,7 @@ class Dirichlet(ExponentialFamily):
         if concentration.dim() < 1:
             raise ValueError("[Dirichlet] expected a concentration of at least one dimension, got a number")
         self.concentration = concentration
-        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)  # type: ignore[arg-type]
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args=validate_args)
 
     @property
     def mean(self) -> fl.Tensor:

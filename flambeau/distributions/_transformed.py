@@ -419,7 +419,7 @@ class ExpRelaxedCategorical(_OfCategorical):
     ) -> None:
         self._categorical = Categorical(probs, logits)
         self.temperature = temperature
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)  # type: ignore[arg-type]
+        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args=validate_args)
 
     def rsample(self, sample_shape: Any = fl.Size()) -> fl.Tensor:
         shape = self._extended_shape(sample_shape)

@@ -21,7 +21,7 @@ class ConstraintRegistry:
         self._registry: dict[type, Callable[[Any], transforms.Transform]] = {}
         super().__init__()
 
-    def register(self, constraint: Any, factory: Any = None) -> Any:
+    def register(self, constraint: Any, factory: Any = None) -> Callable[[Any], Any]:
         """Registers a factory for a constraint or its class; a decorator when no factory is given."""
         if factory is None:
             return lambda function: self.register(constraint, function)

@@ -40,13 +40,13 @@ class _Dependent(Constraint):
         super().__init__()
 
     @property
-    def is_discrete(self) -> bool:
+    def is_discrete(self) -> bool:  # type: ignore[override]
         if self._is_discrete is NotImplemented:
             raise NotImplementedError("[dependent] is_discrete is not known")
         return self._is_discrete
 
     @property
-    def event_dim(self) -> int:
+    def event_dim(self) -> int:  # type: ignore[override]
         if self._event_dim is NotImplemented:
             raise NotImplementedError("[dependent] event_dim is not known")
         return self._event_dim
@@ -73,7 +73,7 @@ class _DependentProperty(property, _Dependent):
         self._is_discrete = is_discrete
         self._event_dim = event_dim
 
-    def __call__(self, fn: Any) -> _DependentProperty:
+    def __call__(self, fn: Any) -> _DependentProperty:  # type: ignore[override]
         return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
@@ -89,11 +89,11 @@ class _IndependentConstraint(Constraint):
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
 
     @property
-    def is_discrete(self) -> bool:
+    def is_discrete(self) -> bool:  # type: ignore[override]
         return self.base_constraint.is_discrete
 
     @property
-    def event_dim(self) -> int:
+    def event_dim(self) -> int:  # type: ignore[override]
         return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
     def check(self, value: fl.Tensor) -> fl.Tensor:
@@ -118,11 +118,11 @@ class MixtureSameFamilyConstraint(Constraint):
         self.base_constraint = base_constraint
 
     @property
-    def is_discrete(self) -> bool:
+    def is_discrete(self) -> bool:  # type: ignore[override]
         return self.base_constraint.is_discrete
 
     @property
-    def event_dim(self) -> int:
+    def event_dim(self) -> int:  # type: ignore[override]
         return self.base_constraint.event_dim
 
     def check(self, value: fl.Tensor) -> fl.Tensor:
@@ -323,7 +323,7 @@ class _Along(Constraint):
         super().__init__()
 
     @property
-    def is_discrete(self) -> bool:
+    def is_discrete(self) -> bool:  # type: ignore[override]
         return any(part.is_discrete for part in self.cseq)
 
 
@@ -335,7 +335,7 @@ class _Cat(_Along):
             raise AssertionError(f"[cat] expected {len(self.cseq)} lengths, got {len(self.lengths)}")
 
     @property
-    def event_dim(self) -> int:
+    def event_dim(self) -> int:  # type: ignore[override]
         return max(part.event_dim for part in self.cseq)
 
     def check(self, value: fl.Tensor) -> fl.Tensor:
@@ -347,7 +347,7 @@ class _Cat(_Along):
 
 class _Stack(_Along):
     @property
-    def event_dim(self) -> int:
+    def event_dim(self) -> int:  # type: ignore[override]
         dims = max(part.event_dim for part in self.cseq)
         return dims + 1 if self.dim + dims < 0 else dims
 

@@ -60,8 +60,8 @@ class Distribution:
 
     def __init__(
         self,
-        batch_shape: fl.Size = fl.Size(),
-        event_shape: fl.Size = fl.Size(),
+        batch_shape: tuple[int, ...] = fl.Size(),
+        event_shape: tuple[int, ...] = fl.Size(),
         validate_args: bool | None = None,
     ) -> None:
         self._batch_shape = fl.Size(batch_shape)

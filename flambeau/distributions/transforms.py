@@ -57,7 +57,7 @@ class IndependentTransform(Transform):
         return constraints.independent(self.base_transform.codomain, self.reinterpreted_batch_ndims)
 
     @property
-    def bijective(self) -> bool:
+    def bijective(self) -> bool:  # type: ignore[override]
         return self.base_transform.bijective
 
     @property
@@ -158,7 +158,7 @@ class _PartsTransform(Transform):
         return new
 
     @property
-    def bijective(self) -> bool:
+    def bijective(self) -> bool:  # type: ignore[override]
         return all(part.bijective for part in self.tseq)
 
     def _check_dim(self, x: fl.Tensor) -> None:
@@ -258,7 +258,7 @@ class _Monotonic(Transform):
     """An increasing bijection of numbers without parameters; all of one class are equal."""
 
     domain = constraints.real
-    codomain = constraints.real
+    codomain: constraints.Constraint = constraints.real
     bijective = True
     sign = 1
 
@@ -464,7 +464,8 @@ class AffineTransform(Transform):
         return (y - self.loc) / self.scale
 
     def log_abs_det_jacobian(self, x: fl.Tensor, y: fl.Tensor) -> fl.Tensor:
-        shape, scale = x.shape, self.scale
+        shape: tuple[int, ...] = x.shape
+        scale = self.scale
         result = scale.abs().log() if isinstance(scale, fl.Tensor) else fl.full_like(x, math.log(abs(scale)))
         if self._event_dim:
             result = result.expand(fl.broadcast_shapes(result.shape, shape[len(shape) - self._event_dim :]))

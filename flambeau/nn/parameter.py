@@ -63,7 +63,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     def __reduce_ex__(self, protocol: Any) -> Any:
         _utils.use_torch_names()
         state = _utils._get_obj_state(self)
-        rest = (self.data, self.requires_grad, OrderedDict())
+        rest: tuple[Any, ...] = (self.data, self.requires_grad, OrderedDict())
         if not state:
             return _utils._rebuild_parameter, rest
         return _utils._rebuild_parameter_with_state, (*rest, state)
@@ -131,7 +131,7 @@ def is_lazy(param: Any) -> bool:
     return isinstance(param, UninitializedTensorMixin)
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[override]
     """A parameter without a shape; the first call of its lazy module materializes it.
 
     >>> weight = nn.UninitializedParameter()
@@ -173,7 +173,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     """
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
-        buffer = (
+        buffer: Any = (
             (fl.empty(0) if data is None else data)
             .detach()
             .requires_grad_(False if data is None else data.requires_grad)
@@ -185,7 +185,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     __torch_function__ = _C._disabled_torch_function_impl
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[override]
     """A buffer without a shape; the first call of its lazy module materializes it.
 
     >>> mean = nn.UninitializedBuffer()

@@ -356,7 +356,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         if not isinstance(eta_min, (float, int)):
             raise ValueError(f"[{type(self).__name__}] expected a number for eta_min, got {type(eta_min).__name__}")
         self.T_0 = self.T_i = T_0
-        self.T_mult, self.eta_min, self.T_cur = T_mult, eta_min, last_epoch
+        self.T_mult, self.eta_min = T_mult, eta_min
+        self.T_cur: float = last_epoch
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
@@ -553,11 +554,11 @@ class OneCycleLR(LRScheduler):
         last = self.total_steps - 1
         if three_phase:
             ends = [peak, float(2 * pct_start * self.total_steps) - 2, last]
-            lr_points = ("initial_lr", "max_lr", "initial_lr", "min_lr")
-            momentum_points = (*moments, "max_momentum")
+            lr_points: tuple[str, ...] = ("initial_lr", "max_lr", "initial_lr", "min_lr")
+            momentum_points: tuple[str, ...] = (*moments, "max_momentum")
         else:
             ends, lr_points, momentum_points = [peak, last], rates, moments
-        self._schedule_phases = [
+        self._schedule_phases: list[dict[str, Any]] = [
             {
                 "end_step": end,
                 "start_lr": lr_points[i],

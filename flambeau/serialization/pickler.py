@@ -72,7 +72,7 @@ class CheckpointPickler(pickle._Pickler):
         module = pickle.whichmodule(obj, name)
         moved = torch_name(module, name)
         if moved == (module, name) and module.partition(".")[0] != "torch":
-            super().save_global(obj, name)
+            super().save_global(obj, name)  # type: ignore[misc]
             return
         self.write_name(*moved)
 
@@ -81,7 +81,7 @@ class CheckpointPickler(pickle._Pickler):
 
     def save_type(self, obj: Any) -> None:
         if obj in (type(None), type(NotImplemented), type(...)):
-            super().save_type(obj)
+            super().save_type(obj)  # type: ignore[misc]
         else:
             self.save_global(obj)
 
@@ -116,9 +116,9 @@ class CheckpointPickler(pickle._Pickler):
         write = self.write
         write(b"(X\x07\x00\x00\x00storage")
         self.write_name(module, name)
-        key = self._keys[identity].encode()
+        name_of_key = self._keys[identity].encode()
         place = location_tag(storage).encode()
-        write(pack("<cI", b"X", len(key)) + key + pack("<cI", b"X", len(place)) + place)
+        write(pack("<cI", b"X", len(name_of_key)) + name_of_key + pack("<cI", b"X", len(place)) + place)
         self.save_long(count)
         self.items[self._keys[identity]] = 1 if dtype is None else dtype.itemsize
         write(b"NtQ" if self.whole_storages else b"tQ")
@@ -204,7 +204,7 @@ class CheckpointPickler(pickle._Pickler):
     def save(self, obj: Any, save_persistent_id: bool = True) -> Any:
         if type(obj) not in self.dispatch:
             self._teach(type(obj))
-        return super().save(obj, save_persistent_id)
+        return super().save(obj, save_persistent_id)  # type: ignore[misc]
 
     def _teach(self, kind: type) -> None:
         """Classes that are imported late: parameters, the storages of one dtype, quantized tensors and their dtypes."""

@@ -430,6 +430,9 @@ class SafeUnpickler:
         del self._stack[start:]
         return items
 
+    def drop_to_mark(self) -> None:
+        self.pop_mark()
+
     # -- opcodes
 
     def proto(self) -> None:
@@ -625,7 +628,7 @@ _BY_CODE: dict[bytes, Callable[[SafeUnpickler], None]] = {
     b"h": lambda s: s.get(s.take(1)[0]), b"j": lambda s: s.get(s.number("<I", 4)),
     b"a": SafeUnpickler.append, b"e": SafeUnpickler.appends, b"s": SafeUnpickler.setitem,
     b"u": SafeUnpickler.setitems, b"\x90": SafeUnpickler.additems, b"d": SafeUnpickler.dict_,
-    b"0": SafeUnpickler.pop_top, b"1": lambda s: s.pop_mark() and None, b"2": lambda s: s._stack.append(s._stack[-1]),
+    b"0": SafeUnpickler.pop_top, b"1": lambda s: s.drop_to_mark(), b"2": lambda s: s._stack.append(s._stack[-1]),
     b"]": _make(list), b"}": _make(dict), b"\x8f": _make(set), b")": _push(()),
     b"N": _push(None), b"\x88": _push(True), b"\x89": _push(False),
     b"t": lambda s: s._stack.append(tuple(s.pop_mark())), b"l": lambda s: s._stack.append(s.pop_mark()),
@@ -652,6 +655,7 @@ def globals_in(data: bytes) -> list[str]:
     protocol = 2
     strings: list[str] = []
     memo: dict[int, str] = {}
+    argument: Any
     for opcode, argument, _ in pickletools.genops(data):
         if opcode.name == "PROTO":
             protocol = argument

@@ -185,11 +185,11 @@ class FlopCounterMode(TorchDispatchMode):
     def __enter__(self) -> FlopCounterMode:
         self.flop_counts = {"Global": {}}
         self.mod_tracker.__enter__()
-        super().__enter__()  # type: ignore[no-untyped-call]
+        super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        super().__exit__(*error)
         self.mod_tracker.__exit__(*error)
         if self.display:
             print(self.get_table())

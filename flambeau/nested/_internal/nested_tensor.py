@@ -6,7 +6,6 @@ those that know of sequences (sums over one, attention, padding) get the offsets
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
@@ -80,11 +79,11 @@ class NestedTensor(Tensor):
     # -- parts
 
     @property
-    def _values(self) -> Tensor:
+    def _values(self) -> Tensor:  # type: ignore[override]
         with DisableTorchFunctionSubclass():
             return self.as_subclass(Tensor)
 
-    def values(self) -> Tensor:
+    def values(self) -> Tensor:  # type: ignore[override]
         return self._values
 
     def offsets(self) -> Tensor:
@@ -104,7 +103,7 @@ class NestedTensor(Tensor):
     @property
     def shape(self) -> Any:  # type: ignore[override]
         rest = list(self._values.shape[1:])
-        rest.insert(self._at - 1, self._ragged)
+        rest.insert(self._at - 1, self._ragged)  # type: ignore[arg-type]
         return (self._offsets.shape[0] - 1, *rest)
 
     def size(self, dim: int | None = None) -> Any:
@@ -136,7 +135,7 @@ class NestedTensor(Tensor):
     @property
     def grad(self) -> Any:  # type: ignore[override]
         with DisableTorchFunctionSubclass():
-            gradient = Tensor.grad.__get__(self)
+            gradient = Tensor.grad.__get__(self)  # type: ignore[union-attr]
         return None if gradient is None else self._like(gradient)
 
     def __len__(self) -> int:
@@ -167,7 +166,7 @@ class NestedTensor(Tensor):
             raise NotImplementedError(f"[NestedTensor] expected an integer index, got {index!r}")
         return self.unbind()[index]
 
-    def to_padded_tensor(self, padding: float, output_size: Any = None) -> Tensor:
+    def to_padded_tensor(self, padding: float, output_size: Any = None) -> Tensor:  # type: ignore[override]
         parts = self.unbind()
         along = self._at - 1
         longest = max((p.shape[along] for p in parts), default=0)
@@ -362,7 +361,7 @@ class NestedTensor(Tensor):
             with DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
         own = cls.__dict__.get(name)
-        if isinstance(own, Callable) and not name.startswith("_") and args and args[0] is first:
+        if callable(own) and not name.startswith("_") and args and args[0] is first:
             return own(*args, **kwargs)
         if name == "scaled_dot_product_attention":
             return _attention(func, *args, **kwargs)

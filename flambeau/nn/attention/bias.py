@@ -59,7 +59,7 @@ class CausalBias(Tensor):
     ) -> Tensor:
         if is_causal:
             raise ValueError("[CausalBias] expected is_causal=False with a causal bias, got True")
-        options = {"dropout_p": dropout_p, "scale": scale, "enable_gqa": enable_gqa}
+        options: dict[str, Any] = {"dropout_p": dropout_p, "scale": scale, "enable_gqa": enable_gqa}
         if attn_mask.variant == CausalVariant.UPPER_LEFT or attn_mask.seq_len_q == attn_mask.seq_len_kv:
             return F.scaled_dot_product_attention(query, key, value, None, is_causal=True, **options)
         mask = attn_mask._materialize(query.device)

@@ -197,8 +197,8 @@ class BlockMask:
         if seq_lengths is None:
             seq_lengths = (kv_indices.shape[-2] * size[0], kv_indices.shape[-1] * size[1])
         mod = noop_mask if mask_mod is None else mask_mod
-        full = (full_kv_num_blocks, full_kv_indices)
-        return cls(seq_lengths, kv_num_blocks, kv_indices, *full, *by_column, BLOCK_SIZE=size, mask_mod=mod)
+        blocks: Any = (kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices, *by_column)
+        return cls(seq_lengths, *blocks, BLOCK_SIZE=size, mask_mod=mod)  # type: ignore[misc]
 
     def as_tuple(self, flatten: bool = True) -> tuple[Any, ...]:
         """All parts in the order of the constructor's arguments."""
@@ -239,12 +239,12 @@ class BlockMask:
         """Part of the mask by batch, head or blocks of queries; its mask_mod still counts queries from the first."""
         index = index if isinstance(index, tuple) else (index,)
         index = tuple(slice(i, i + 1 or None) if isinstance(i, int) else i for i in index)
-        parts = [
+        parts: Any = [
             None if tensor is None else tensor[index]
             for tensor in (self.kv_num_blocks, self.kv_indices, self.full_kv_num_blocks, self.full_kv_indices)
         ]
-        return BlockMask.from_kv_blocks(
-            *parts,  # type: ignore[arg-type]
+        return BlockMask.from_kv_blocks(  # type: ignore[misc]
+            *parts,
             BLOCK_SIZE=self.BLOCK_SIZE,
             mask_mod=_sliced_mask_mod_error,
             seq_lengths=self.seq_lengths,
@@ -313,7 +313,7 @@ def create_block_mask(
     """The blocks of a mask function."""
     if not callable(mask_mod):
         raise AssertionError(f"[create_block_mask] expected a function (b, h, q_idx, kv_idx), got {mask_mod!r}")
-    size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else tuple(BLOCK_SIZE)
+    size: Any = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else tuple(BLOCK_SIZE)
     mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
     # What lies beyond the sequences is hidden, so that blocks at the ends are not full.
     mask = fl.nn.functional.pad(mask, (0, -KV_LEN % size[1], 0, -Q_LEN % size[0]))
@@ -321,9 +321,9 @@ def create_block_mask(
     seen = mask.view(batch, heads, rows // size[0], size[0], columns // size[1], size[1]).sum((-1, -3))
     full = seen == size[0] * size[1]
     partial = (seen > 0) & ~full if separate_full_blocks else seen > 0
-    return BlockMask.from_kv_blocks(
-        *_ordered(partial),
-        *(_ordered(full) if separate_full_blocks else (None, None)),
+    blocks: Any = (*_ordered(partial), *(_ordered(full) if separate_full_blocks else (None, None)))
+    return BlockMask.from_kv_blocks(  # type: ignore[misc]
+        *blocks,
         BLOCK_SIZE=size,
         mask_mod=mask_mod,
         seq_lengths=(Q_LEN, KV_LEN),

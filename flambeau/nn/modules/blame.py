@@ -32,7 +32,8 @@ def locate(module: Any, error: BaseException, args: tuple[Any, ...]) -> None:
     if place is None:
         if not error.args[0].startswith("["):
             return
-        error._place = place = Place(module, "", error.args[0], _described(module, args))
+        place = Place(module, "", error.args[0], _described(module, args))
+        vars(error)["_place"] = place
     else:
         name = next((name for name, child in module.named_modules() if child is place.module and name), "...")
         place.module, place.path = module, f".{name}{place.path}"

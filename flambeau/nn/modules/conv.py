@@ -283,7 +283,7 @@ class _ConvTransposeNd(_ConvNd):
         return output_padding
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        extra = self.output_padding
+        extra: Sequence[int] = self.output_padding
         if output_size is not None:
             dims = len(self.kernel_size)
             extra = self._output_padding(
@@ -368,8 +368,8 @@ class _LazyConvXdMixin(LazyModuleMixin):
     in_channels: int
     out_channels: int
     kernel_size: tuple[int, ...]
-    weight: UninitializedParameter
-    bias: UninitializedParameter
+    weight: Any  # an UninitializedParameter, until the first input is seen
+    bias: Any
 
     def reset_parameters(self) -> None:
         # Called by the constructor before there is anything to fill.

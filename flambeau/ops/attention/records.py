@@ -221,8 +221,8 @@ def _attention_math(
     if they have been drawn."""
     if query.dtype in (fl.bfloat16, fl.float16):
         # Scores and weights are kept in float, as the blocked kernel keeps them.
-        wide = [x.to(fl.float32) for x in (query, key, value)]
-        return _attention_math(*wide, mask, dropout_p, is_causal, scale, gqa, keep).to(query.dtype)
+        wide, wide_key, wide_value = (x.to(fl.float32) for x in (query, key, value))
+        return _attention_math(wide, wide_key, wide_value, mask, dropout_p, is_causal, scale, gqa, keep).to(query.dtype)
     length, keys, depth = query.shape[-2], key.shape[-2], query.shape[-1]
     if gqa and query.dim() > 2:
         heads = query.shape[-3]
@@ -436,7 +436,7 @@ def nn_multi_head_attention_forward(
         mixed = mixed.permute(2, 0, 1, 3)
     output = fl.nn.functional.linear(mixed.reshape(length * batch, embed), out_proj_weight, out_proj_bias)
     output = output.reshape(length, batch, out_proj_weight.shape[0])
-    return (output if batched else output.squeeze(1)), weights
+    return (output if batched else output.squeeze(1)), weights  # type: ignore[return-value]
 
 
 # ---------------------------------------------------------------- what passes know of these operators

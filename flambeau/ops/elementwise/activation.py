@@ -96,11 +96,11 @@ def rrelu(
     training: bool = False,
     generator: fl.Generator | None = None,
 ) -> fl.Tensor:
-    if not lower <= upper:
+    if not lower <= upper:  # type: ignore[operator]
         raise RuntimeError(f"[rrelu] expected lower <= upper, got {lower} and {upper}")
     if not training:
         return fl._ops.leaky_relu(self, (lower + upper) / 2)
-    slope = fl.empty_like(self, requires_grad=False).uniform_(lower, upper, generator=generator)
+    slope = fl.empty_like(self, requires_grad=False).uniform_(lower, upper, generator=generator)  # type: ignore[arg-type]
     return fl.where(self <= 0, self * slope, self)
 
 

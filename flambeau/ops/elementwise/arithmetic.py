@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flambeau as fl
 from flambeau.ops import expr as e
 from flambeau.ops.elementwise.aliases import alias, scalar_first
@@ -136,7 +138,8 @@ def div_mode(self: fl.Tensor, other: fl.Tensor | Scalar, *, rounding_mode: str |
     if rounding_mode == "trunc":
         if fl.result_type(self, other) in (fl.float16, fl.bfloat16):
             # The quotient is rounded to the dtype first; its derivative is that of a step function, zero.
-            quotient = fl.true_divide(*(x.detach() if isinstance(x, fl.Tensor) else x for x in (self, other)))
+            plain: Any = [x.detach() if isinstance(x, fl.Tensor) else x for x in (self, other)]
+            quotient = fl.true_divide(*plain)
             whole = fl._ops._div_trunc(quotient, 1)
             if not any(isinstance(x, fl.Tensor) and x.requires_grad for x in (self, other)):
                 return whole
@@ -146,7 +149,7 @@ def div_mode(self: fl.Tensor, other: fl.Tensor | Scalar, *, rounding_mode: str |
 
 
 # The first operand may be a number, too; it has as little say in the dtype of the result as the second.
-def lifted(number: float, other: fl.Tensor | float) -> fl.Tensor:
+def lifted(number: Scalar, other: fl.Tensor | Scalar) -> fl.Tensor:
     device = other.device if isinstance(other, fl.Tensor) else None
     return fl.scalar_tensor(number, dtype=fl.result_type(number, other), device=device)
 
@@ -240,6 +243,8 @@ def float_power(self: fl.Tensor, exponent: fl.Tensor | Scalar) -> fl.Tensor:
         return value.is_complex() if isinstance(value, fl.Tensor) else isinstance(value, complex)
 
     dtype = fl.complex128 if is_complex(self) or is_complex(exponent) else fl.float64
+    base: Any
+    power: Any
     base, power = (v.to(dtype) if isinstance(v, fl.Tensor) else v for v in (self, exponent))
     return fl.pow(base, power)
 

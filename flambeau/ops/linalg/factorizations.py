@@ -84,7 +84,7 @@ def _square_qr(grad_Q: fl.Tensor | None, grad_R: fl.Tensor | None, Q: fl.Tensor,
     if grad_Q is not None:
         turned = Q.mH @ grad_Q
         inner = -turned if inner is None else inner - turned
-    gradient = Q @ _both(inner.triu())
+    gradient = Q @ _both(inner.triu())  # type: ignore[union-attr]
     if grad_Q is not None:
         gradient = gradient + grad_Q
     return fl.linalg.solve_triangular(R.mH, gradient, upper=False, left=False)
@@ -103,14 +103,14 @@ def svd_vjp(
 ) -> fl.Tensor:
     if not compute_uv:
         U, S, Vh = fl.linalg.svd(A, full_matrices=False)
-        return (U * g1.unsqueeze(-2)) @ Vh
+        return (U * g1.unsqueeze(-2)) @ Vh  # type: ignore[union-attr]
     m, n = A.shape[-2:]
     k = min(m, n)
     U, Vh = U.narrow(-1, 0, k), Vh.narrow(-2, 0, k)
     grad_U = None if g0 is None else g0.narrow(-1, 0, k)
     grad_Vh = None if g2 is None else g2.narrow(-2, 0, k)
     if grad_U is None and grad_Vh is None:
-        return None if g1 is None else (U * g1.unsqueeze(-2)) @ Vh
+        return None if g1 is None else (U * g1.unsqueeze(-2)) @ Vh  # type: ignore[return-value]
     V = Vh.mH
     gaps = _gaps(S * S)
     row, column = S.unsqueeze(-2), S.unsqueeze(-1)
@@ -151,7 +151,7 @@ def eigh_vjp(
         eigenvalues, eigenvectors = fl.linalg.eigh(A, UPLO)
     V = eigenvectors
     if g1 is None:
-        return (V * g0.unsqueeze(-2)) @ V.mH
+        return (V * g0.unsqueeze(-2)) @ V.mH  # type: ignore[union-attr]
     core = (V.mH @ g1) / _gaps(eigenvalues)
     core = core - fl.diag_embed(core.diagonal(0, -2, -1))
     if g0 is not None:
@@ -173,7 +173,7 @@ def eig_vjp(
         eigenvalues, eigenvectors = fl.linalg.eig(A)
     V = eigenvectors
     if g1 is None:
-        core = fl.diag_embed(g0)
+        core = fl.diag_embed(g0)  # type: ignore[arg-type]
     else:
         turned = V.mH @ g1
         diagonal = turned.diagonal(0, -2, -1).real
@@ -256,7 +256,7 @@ def _svd(A: fl.Tensor, full_matrices: bool, driver: str | None, compute_uv: bool
 def linalg_svd(
     A: fl.Tensor, full_matrices: bool = True, *, driver: str | None = None
 ) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
-    return _svd(A, full_matrices, driver)
+    return _svd(A, full_matrices, driver)  # type: ignore[return-value]
 
 
 @composite("linalg_svdvals", out=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flambeau as fl
 from flambeau.ops.record import Scalar, autocast, composite, native
 from flambeau.ops.recording import without_data
@@ -98,9 +100,9 @@ def isin(
     assume_unique: bool = False,
     invert: bool = False,
 ) -> fl.Tensor:
-    if not isinstance(elements, fl.Tensor) and not isinstance(test_elements, fl.Tensor):
-        raise TypeError("[isin] expected at least one tensor, got two numbers")
     if not isinstance(elements, fl.Tensor):
+        if not isinstance(test_elements, fl.Tensor):
+            raise TypeError("[isin] expected at least one tensor, got two numbers")
         elements = fl.tensor(elements, device=test_elements.device)
     if not isinstance(test_elements, fl.Tensor):
         return fl.ne(elements, test_elements) if invert else fl.eq(elements, test_elements)
@@ -123,9 +125,7 @@ def _fractions(q: fl.Tensor) -> bool:
     return bool(fl.logical_and(q >= 0, q <= 1).all())
 
 
-def _quantile(
-    name: str, x: fl.Tensor, q: fl.Tensor | float, dim: int | None, keepdim: bool, how: str, skip_nan: bool
-) -> fl.Tensor:
+def _quantile(name: str, x: fl.Tensor, q: Any, dim: int | None, keepdim: bool, how: str, skip_nan: bool) -> fl.Tensor:
     if x.dtype not in (fl.float32, fl.float64):
         raise RuntimeError(f"[{name}] expected float32 or float64, got {x.dtype}")
     if how not in INTERPOLATIONS:
@@ -362,7 +362,7 @@ def histogramdd(
     if len(bins) != dims:
         raise RuntimeError(f"[histogramdd] expected bins for {dims} dimensions, got {len(bins)}")
     uniform = not isinstance(bins[0], fl.Tensor)
-    edges = _edges(points, list(bins), range) if uniform else [b.clone() for b in bins]
+    edges = _edges(points, list(bins), range) if uniform else [b.clone() for b in bins]  # type: ignore[arg-type, union-attr]
     counts = fl._ops._histogramdd(points, edges, uniform, None if weight is None else weight.reshape(-1))
     return (_density(counts, edges) if density else counts), edges
 

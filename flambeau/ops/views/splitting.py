@@ -97,18 +97,18 @@ def unbind_vjp(
 
 @composite("split.function", method=False)
 def split(tensor: fl.Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[fl.Tensor, ...]:
-    return tensor.split(split_size_or_sections, dim)
+    return tuple(tensor.split(split_size_or_sections, dim))
 
 
 # The indices under the name that PyTorch gives them in the functions of NumPy's style.
 @composite("tensor_split.indices_or_sections")
 def tensor_split(self: fl.Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[fl.Tensor, ...]:
     if isinstance(indices_or_sections, fl.Tensor):
-        return fl.tensor_split(self, tensor_indices_or_sections=indices_or_sections, dim=dim)
+        return tuple(fl.tensor_split(self, tensor_indices_or_sections=indices_or_sections, dim=dim))
     if isinstance(indices_or_sections, int):
-        return fl.tensor_split(self, sections=indices_or_sections, dim=dim)
+        return tuple(fl.tensor_split(self, sections=indices_or_sections, dim=dim))
     if isinstance(indices_or_sections, (tuple, list)):
-        return fl.tensor_split(self, indices=indices_or_sections, dim=dim)
+        return tuple(fl.tensor_split(self, indices=indices_or_sections, dim=dim))
     raise TypeError(f"[tensor_split] expected an int, ints or a Tensor, got {type(indices_or_sections).__name__}")
 
 

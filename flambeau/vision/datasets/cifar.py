@@ -52,7 +52,7 @@ class CIFAR10(VisionDataset):
     ) -> None:
         super().__init__(root, transform=transform, target_transform=target_transform)
         self.train = train
-        folder = os.path.join(self.root, self.base_folder)
+        folder = os.path.join(str(self.root), self.base_folder)
         if download and not os.path.isdir(folder):
             self.download()
         if not os.path.isdir(folder):
@@ -68,15 +68,15 @@ class CIFAR10(VisionDataset):
     def download(self) -> None:
         from flambeau.hub import download_url_to_file
 
-        os.makedirs(self.root, exist_ok=True)
-        archive = os.path.join(self.root, os.path.basename(self.url))
+        os.makedirs(str(self.root), exist_ok=True)
+        archive = os.path.join(str(self.root), os.path.basename(self.url))
         download_url_to_file(self.url, archive)
         with open(archive, "rb") as file:
             digest = hashlib.file_digest(file, "md5").hexdigest()
         if digest != self.tgz_md5:
             raise RuntimeError(f"[{type(self).__name__}] expected a file with the hash {self.tgz_md5}, got {digest}")
         with tarfile.open(archive) as file:
-            file.extractall(self.root, filter="data")
+            file.extractall(str(self.root), filter="data")
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         return self._transformed(image_from_array(self.data[index]), self.targets[index])

@@ -131,7 +131,7 @@ class MultiScaleRoIAlign(nn.Module):
         scales = [2 ** float(round(math.log2(m.shape[-2] / largest[0]))) for m in maps]
         self.scales = scales
         rois = convert_boxes_to_roi_format(boxes)
-        pool = {"output_size": self.output_size, "sampling_ratio": self.sampling_ratio}
+        pool: dict[str, Any] = {"output_size": self.output_size, "sampling_ratio": self.sampling_ratio}
         if len(maps) == 1:
             return roi_align(maps[0], rois, spatial_scale=scales[0], **pool)
         lowest, highest = -math.log2(scales[0]), -math.log2(scales[-1])

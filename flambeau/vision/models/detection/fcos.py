@@ -30,7 +30,7 @@ def _tower(in_channels: int, depth: int, norm_layer: Any) -> nn.Sequential:
     for layer in tower:
         if isinstance(layer, nn.Conv2d):
             nn.init.normal_(layer.weight, std=0.01)
-            nn.init.constant_(layer.bias, 0)
+            nn.init.constant_(layer.bias, 0)  # type: ignore[arg-type]
     return tower
 
 
@@ -51,7 +51,7 @@ class FCOSClassificationHead(nn.Module):
         self.conv = _tower(in_channels, num_convs, norm_layer or partial(nn.GroupNorm, 32))
         self.cls_logits = nn.Conv2d(in_channels, num_anchors * num_classes, kernel_size=3, stride=1, padding=1)
         nn.init.normal_(self.cls_logits.weight, std=0.01)
-        nn.init.constant_(self.cls_logits.bias, -math.log((1 - prior_probability) / prior_probability))
+        nn.init.constant_(self.cls_logits.bias, -math.log((1 - prior_probability) / prior_probability))  # type: ignore[arg-type]
 
     def forward(self, x: list[Tensor]) -> Tensor:
         return flambeau.cat([permute_and_flatten(self.cls_logits(self.conv(f)), self.num_classes) for f in x], dim=1)
@@ -67,7 +67,7 @@ class FCOSRegressionHead(nn.Module):
         self.bbox_ctrness = nn.Conv2d(in_channels, num_anchors * 1, kernel_size=3, stride=1, padding=1)
         for layer in (self.bbox_reg, self.bbox_ctrness):
             nn.init.normal_(layer.weight, std=0.01)
-            nn.init.zeros_(layer.bias)
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
 
     def forward(self, x: list[Tensor]) -> tuple[Tensor, Tensor]:
         features = [self.conv(f) for f in x]
@@ -194,7 +194,7 @@ class FCOS(SingleStageDetector):
             def decode(level: int, places: Tensor, codes: Any = codes, own: Any = own) -> Tensor:
                 return self.box_coder.decode(codes[level][places], own[level][places])
 
-            detections.append(self.best_of_levels(scores, decode, shape))
+            detections.append(self.best_of_levels(scores, decode, shape))  # type: ignore[arg-type]
         return detections
 
 
