@@ -20,7 +20,7 @@ SKIPPED = (
     "fbgemm",
     "_test_",
     "_philox",
-    "quantized_",
+    "aten::quantized_",
     "_cslt",
     "_sobol",
 )
@@ -31,9 +31,9 @@ def main() -> None:
 
     by_name: dict[str, list[str]] = {}
     for schema in torch._C._jit_get_all_schemas():
-        space, _, name = schema.name.partition("::")
+        space = schema.name.partition("::")[0]
         written = [a for a in schema.arguments if a.kwarg_only and a.alias_info is not None and a.alias_info.is_write]
-        if space not in ("aten", "prim") or written or any(part in name for part in SKIPPED):
+        if space not in ("aten", "prim", "quantized") or written or any(part in schema.name for part in SKIPPED):
             continue
         by_name.setdefault(schema.name, []).append(str(schema))
     lines = [line for name in sorted(by_name) for line in by_name[name]]

@@ -7,7 +7,9 @@ are in `ao.nn.quantized`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
 
 import flambeau as fl
 from flambeau import Tensor
@@ -23,9 +25,11 @@ from flambeau.ao.quantized_types import (
     quint8,
 )
 from flambeau.ops import tags
-from flambeau.overrides import DisableTorchFunctionSubclass
+from flambeau.overrides import DisableTorchFunctionSubclass, handle_torch_function, has_torch_function
 
 __all__ = ["Grid", "QuantizedTensor", "dequantize", "quantize_per_channel", "quantize_per_tensor"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 _STORED = {qint8: fl.int8, quint8: fl.uint8, qint32: fl.int32, quint4x2: fl.uint8, quint2x4: fl.uint8}
 _TOP = {quint4x2: 15, quint2x4: 3}  # the largest integers of parts of a byte
@@ -75,6 +79,20 @@ class Grid(NamedTuple):
         return quantized
 
 
+def _operator(function: Function) -> Function:
+    """A function that modes and traces see as an operator of ATen."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if has_torch_function(()):
+            return handle_torch_function(call, (), *args, **kwargs)
+        return function(*args, **kwargs)
+
+    vars(call)["_qualified_op_name"] = f"aten::{function.__name__}"
+    return cast(Function, call)
+
+
+@_operator
 def quantize_per_tensor(input: Tensor, scale: Any, zero_point: Any, dtype: Any) -> QuantizedTensor:
     """The nearest numbers on a grid with one scale.
 
@@ -86,6 +104,7 @@ def quantize_per_tensor(input: Tensor, scale: Any, zero_point: Any, dtype: Any) 
     return Grid(dtype, scale, int(zero_point.item() if isinstance(zero_point, Tensor) else zero_point)).quantize(input)
 
 
+@_operator
 def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: Any) -> QuantizedTensor:
     """The nearest numbers on a grid for each index of a dimension.
 
@@ -111,6 +130,7 @@ def channel_grid(dtype: QuantizedType, scales: Tensor, zero_points: Tensor, axis
     return Grid(dtype, scales.double(), zero_points.long(), axis)
 
 
+@_operator
 def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -> QuantizedTensor:
     """On a grid between the smallest and the largest value.
 
@@ -123,11 +143,13 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -
     return Grid(dtype, float(scale.item()), int(zero_point.item()) - shift).quantize(input)
 
 
+@_operator
 def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> QuantizedTensor:
     """Integers as they are, on a grid."""
     return Grid(_NAMES[input.dtype], float(scale), int(zero_point)).hold(input)
 
 
+@_operator
 def _make_per_channel_quantized_tensor(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> QuantizedTensor:
     """Integers as they are, on a grid for each index of a dimension."""
     return channel_grid(_NAMES[input.dtype], scale, zero_point, axis).hold(input)
@@ -240,12 +262,17 @@ class QuantizedTensor(Tensor):
             value = self._grid.quantize(fl.as_tensor(value, dtype=fl.float32))
         self.int_repr()[key] = value.int_repr()
 
-    def int_repr(self) -> Tensor:  # type: ignore[override]
+    @_operator
+    def int_repr(self, *args: Any, **kwargs: Any) -> Tensor:
+        return self._integers()
+
+    def _integers(self) -> Tensor:
         with DisableTorchFunctionSubclass():
             return self.as_subclass(Tensor).detach()
 
+    @_operator
     def dequantize(self) -> Tensor:
-        whole = self.int_repr()
+        whole = self._integers()
         scale, zero_point = self._grid.spread(whole.dim())
         return (whole.to(fl.int32) - zero_point).float() * scale
 

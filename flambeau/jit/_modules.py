@@ -385,10 +385,11 @@ class ModuleView:
 
 def script_module(instance: Module, kind_of: type = RecursiveScriptModule) -> Any:
     """The scripted form of a module: types found, methods compiled, tensors shared."""
-    from flambeau.jit._frontend.modules import exported_methods, infer
+    from flambeau.jit._frontend.modules import exported_methods, infer, script_form
 
     if isinstance(instance, ScriptModule) and "_script_type" in instance.__dict__:
         return instance
+    instance = script_form(instance)
     concrete = infer(instance)
     module = _instantiate(instance, concrete, {}, kind_of)
     if not concrete.ready:
@@ -488,8 +489,11 @@ def _instantiate(instance: Module, concrete: Any, memo: dict[int, Any], kind_of:
         return memo[id(instance)]
     if isinstance(instance, ScriptModule) and "_script_type" in instance.__dict__:
         return instance
+    from flambeau.jit._frontend.modules import script_form
+
     module = kind_of(concrete.kind)
     memo[id(instance)] = module
+    instance = script_form(instance)
     module.__dict__["_script_original"] = instance
     module.__dict__["training"] = instance.training
     module.__dict__["_is_full_backward_hook"] = None

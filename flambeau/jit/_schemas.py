@@ -158,7 +158,8 @@ class _Reader:
                     self.take(",")
                 kind = _composed(name, inside)
             else:
-                kind = _SIMPLE.get(name) or T.VarType(name)
+                is_native = name.startswith(T.NativeClassType.PREFIX)
+                kind = _SIMPLE.get(name) or (T.NativeClassType(name) if is_native else T.VarType(name))
         while True:
             if self.take("[]"):
                 kind = T.ListType(kind)
@@ -265,6 +266,11 @@ def parse_signature(text: str) -> Signature:
 
 _lines: dict[str, list[str]] = {}
 _parsed: dict[str, list[Signature]] = {}
+
+
+def parse_type(text: str) -> T.JitType:
+    """A type as signatures have it."""
+    return _Reader(text).type()[0]
 
 
 def _load() -> None:

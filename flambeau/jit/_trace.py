@@ -440,6 +440,19 @@ def trace_module(
         raise AttributeError("expected torch.nn.Module as the first argument")
     if not isinstance(inputs, dict):
         raise AttributeError("expected a dictionary of (method_name, input) pairs")
+    from flambeau.jit._frontend.modules import has_script_form
+    from flambeau.jit._modules import script_module
+    from flambeau.jit._traced_modules import script_forms
+
+    if has_script_form(mod):
+        return script_module(mod)
+    with script_forms(mod):
+        return _trace_methods(mod, inputs, check, check_inputs, tolerance, strict, keywords)
+
+
+def _trace_methods(
+    mod: Any, inputs: dict[str, Any], check: bool, check_inputs: Any, tolerance: float, strict: bool, keywords: bool
+) -> Any:
     from flambeau.jit._modules import TopLevelTracedModule
     from flambeau.jit._traced_modules import traced_module
 

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from flambeau.jit import _types as T
 from flambeau.jit._frontend.annotations import qualified_name
 from flambeau.jit._frontend.callables import unique_name
 from flambeau.nn import Module
+
+
+@contextlib.contextmanager
+def script_forms(original: Module) -> Iterator[None]:
+    """Layers whose classes have a form for scripts are replaced by it: a trace cannot see into what they compute."""
+    from flambeau.jit._frontend.modules import has_script_form
+    from flambeau.jit._modules import script_module
+
+    owners = {id(module): module for module in original.modules()}.values()
+    replaced = [
+        (owner, name, child)
+        for owner in owners
+        for name, child in owner._modules.items()
+        if child is not None and has_script_form(child) and not has_script_form(owner)
+    ]
+    forms = {id(child): script_module(child) for _, _, child in replaced}
+    try:
+        for owner, name, child in replaced:
+            owner._modules[name] = forms[id(child)]
+        yield
+    finally:
+        for owner, name, child in replaced:
+            owner._modules[name] = child
 
 
 def traced_module(original: Module, top: type) -> tuple[Any, T.ClassType, dict[int, tuple[tuple[str, ...], T.JitType]]]:

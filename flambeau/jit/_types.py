@@ -450,6 +450,24 @@ class InterfaceType(NamedType):
         return list(self.methods)
 
 
+class NativeClassType(NamedType):
+    """A class that the library brings with it, such as packed weights of quantized layers; values are Python objects."""
+
+    KIND = "ClassType"
+    PREFIX = "__torch__.torch.classes."
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def _key(self) -> Any:
+        return (self.KIND, self.name)
+
+    def method(self, name: str) -> Any:
+        """The operator that stands for a method: `unpack` of packed weights of a linear layer is `quantized::linear_unpack`."""
+        family = self.name.rpartition(".")[2].removesuffix("PackedParamsBase").lower()
+        return f"quantized::{family}{'_bag' if family == 'embedding' else ''}_{name}"
+
+
 class EnumType(NamedType):
     KIND = "EnumType"
 

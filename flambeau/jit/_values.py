@@ -13,17 +13,22 @@ from typing import Any
 
 import flambeau
 from flambeau import _C
+from flambeau.ao.quantized_types import QuantizedType, qscheme
 from flambeau.jit import _types as T
 
 _SCALARS = (
     ("uint8", "Byte"), ("int8", "Char"), ("int16", "Short"), ("int32", "Int"), ("int64", "Long"), ("float16", "Half"),
     ("float32", "Float"), ("float64", "Double"), ("complex32", "ComplexHalf"), ("complex64", "ComplexFloat"),
     ("complex128", "ComplexDouble"), ("bool", "Bool"), ("qint8", "QInt8"), ("quint8", "QUInt8"), ("qint32", "QInt32"),
-    ("bfloat16", "BFloat16"),
+    ("bfloat16", "BFloat16"), ("quint4x2", "QUInt4x2"), ("quint2x4", "QUInt2x4"),
 )  # fmt: skip
 SCALAR_NAMES = [name for _, name in _SCALARS]
 _CODES = {name: code for code, (name, _) in enumerate(_SCALARS)}
 _CODES |= {"float8_e5m2": 23, "float8_e4m3fn": 24, "uint16": 27, "uint32": 28, "uint64": 29}
+_SCHEMES = (
+    "per_tensor_affine", "per_channel_affine", "per_tensor_symmetric", "per_channel_symmetric",
+    "per_channel_affine_float_qparams",
+)  # fmt: skip
 _LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc")
 _FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 _DTYPES: dict[int, Any] = {}
@@ -70,7 +75,15 @@ def enumerated(value: Any) -> Any:
         return layout_code(value)
     if isinstance(value, flambeau.memory_format):
         return memory_format_code(value)
+    if isinstance(value, QuantizedType):
+        return scalar_code(value)
+    if isinstance(value, qscheme):
+        return _SCHEMES.index(value.name)
     return value
+
+
+# What Python has objects for and programs have integers for.
+ENUMERATED = (flambeau.dtype, flambeau.layout, flambeau.memory_format, qscheme)
 
 
 class ScriptObject:
@@ -188,7 +201,7 @@ def infer_type(value: Any, element_of_empty: bool = True) -> T.JitType:
         return kind
     if isinstance(value, _C.Tensor):
         return T.TENSOR
-    if isinstance(value, (flambeau.dtype, flambeau.layout, flambeau.memory_format)):
+    if isinstance(value, ENUMERATED):
         return T.INT
     if isinstance(value, flambeau.device):
         return T.DEVICE
@@ -237,6 +250,9 @@ def _infer_container(value: Any, element_of_empty: bool) -> T.JitType:
     kind = compiled_class(type(value))
     if kind is not None:
         return kind
+    native_class = getattr(value, "script_class", None)
+    if isinstance(native_class, str):
+        return T.NativeClassType(native_class)
     raise TypeError(f"Cannot infer concrete type of torch.nn.Module or object of Python type {type(value).__name__}")
 
 
@@ -285,7 +301,7 @@ def _tensor(value: Any, kind: Any) -> Any:
 def _int(value: Any, kind: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, (bool, enum.Enum)):
         return value
-    if isinstance(value, (flambeau.dtype, flambeau.layout, flambeau.memory_format)):
+    if isinstance(value, ENUMERATED):
         return enumerated(value)
     if isinstance(value, _C.Tensor):
         return int(_only(value))
@@ -444,6 +460,12 @@ def _future(value: Any, kind: Any) -> Any:
     return value
 
 
+def _native_object(value: Any, kind: Any) -> Any:
+    if getattr(value, "script_class", None) != kind.name:
+        raise Mismatch
+    return value
+
+
 _CONVERTERS: dict[type, Any] = {
     T.TensorType: _tensor, T.IntType: _int, T.FloatType: _float, T.BoolType: _bool_of, T.ComplexType: _complex,
     T.NumberType: _number, T.StringType: _instance(str), T.NoneType: _instance(type(None)), T.DeviceObjType: _device,
@@ -451,7 +473,7 @@ _CONVERTERS: dict[type, Any] = {
     T.ClassType: _class, T.InterfaceType: _interface, T.EnumType: _enum, T.AnyType: _any, T.FutureType: _future,
     T.GeneratorType: _instance(_C.Generator), T.AwaitType: _future, T.PyObjectType: _future, T.StreamObjType: _future,
     T.RRefType: _future, T.FunctionType: _future, T.StorageType: _future, T.AnyListType: _instance(list),
-    T.AnyTupleType: _instance(tuple),
+    T.AnyTupleType: _instance(tuple), T.NativeClassType: _native_object,
 }  # fmt: skip
 
 

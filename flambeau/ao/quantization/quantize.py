@@ -7,6 +7,7 @@ layers by ones that round their weights, and the user trains. `quantize_dynamic`
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -107,7 +108,9 @@ def prepare(
     wanted = leaves if allow_list is None else set(allow_list)
     wanted |= set(observer_non_leaf_module_list or ())
     if not any(getattr(module, "qconfig", None) for module in model.modules()):
-        raise ValueError("[prepare] expected a model whose qconfig is set, got one without")
+        warnings.warn(
+            "[prepare] expected a model whose qconfig is set, got one without: nothing is observed", stacklevel=2
+        )
 
     def visit(owner: Any) -> None:
         for name, child in list(owner.named_children()):

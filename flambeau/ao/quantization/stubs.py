@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flambeau import Tensor
 from flambeau.nn.modules.module import Module
 
 __all__ = ["DeQuantStub", "QuantStub", "QuantWrapper"]
@@ -17,7 +18,7 @@ class QuantStub(Module):
         if qconfig is not None:
             self.qconfig = qconfig
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return x
 
 
@@ -30,8 +31,9 @@ class QuantWrapper(Module):
 
     def __init__(self, module: Module) -> None:
         super().__init__()
-        self.quant, self.dequant, self.module = QuantStub(), DeQuantStub(), module
+        qconfig = getattr(module, "qconfig", None)
+        self.quant, self.dequant, self.module = QuantStub(qconfig), DeQuantStub(qconfig), module
         self.train(module.training)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return self.dequant(self.module(self.quant(x)))

@@ -39,10 +39,10 @@ class QuantizedFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         from flambeau import Tensor
-        from flambeau.overrides import handle_torch_function
+        from flambeau.overrides import handle_torch_function, has_torch_function
 
         others = [a for a in args if hasattr(type(a), "__torch_function__") and not isinstance(a, Tensor)]
-        if others:  # such as the proxies of a tracer
+        if others or has_torch_function(()):  # such as the proxies of a tracer, or a mode
             return handle_torch_function(self, others, *args, **kwargs)
         return self._function(*args, **kwargs)
 
@@ -62,6 +62,18 @@ class QuantizedFunction:
 
     def __deepcopy__(self, memo: Any) -> QuantizedFunction:
         return self
+
+
+def packed_class(name: str) -> Any:
+    """The class of packed weights by its name in archives, such as `quantized.LinearPackedParamsBase`; None if there is none."""
+    from flambeau.ao.quantized_operators import layers, tables
+
+    return {
+        "quantized.LinearPackedParamsBase": layers.PackedLinear,
+        "quantized.Conv2dPackedParamsBase": layers.PackedConvolution,
+        "quantized.Conv3dPackedParamsBase": layers.PackedConvolution,
+        "quantized.EmbeddingPackedParamsBase": tables.PackedTable,
+    }.get(name)
 
 
 _found: dict[str, QuantizedFunction] = {}

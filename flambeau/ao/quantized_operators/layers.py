@@ -49,6 +49,54 @@ class PackedParams:
         return self.layer.transposed
 
 
+class PackedLinear(PackedParams):
+    """The same of a linear layer, as archives have it."""
+
+    STATE_TYPE = "(Tensor, Tensor?)"
+    script_class = "__torch__.torch.classes.quantized.LinearPackedParamsBase"
+
+    def script_state(self) -> Any:
+        weight, bias = self.unpack()
+        return (weight if weight.is_quantized else weight.float()), bias
+
+    def set_script_state(self, state: Any) -> None:
+        weight, bias = state
+        pack = linear_prepack if weight.is_quantized else linear_prepack_fp16
+        self.layer = pack(weight, bias).layer
+
+
+class PackedConvolution(PackedParams):
+    """The same of a convolution. Archives have one over sequences as one over images of height one."""
+
+    STATE_TYPE = "(str, Tensor[], Tensor?[])"
+    VERSION = "2"  # of the layout
+
+    @property
+    def script_class(self) -> str:
+        return f"__torch__.torch.classes.quantized.Conv{max(2, self.layer.ndim)}dPackedParamsBase"
+
+    def script_state(self) -> Any:
+        layer, weight = self.layer, self.layer.weight()
+        flat = layer.ndim == 1
+        weight = weight._grid.hold(weight.int_repr().unsqueeze(2)) if flat else weight
+        numbers = [max(2, layer.ndim)]
+        for setting, default in (("stride", 1), ("padding", 0), ("dilation", 1), ("output_padding", 0)):
+            numbers += [*([default] if flat else []), *getattr(layer, setting)]
+        numbers += [layer.groups, int(layer.transposed)]
+        return self.VERSION, [fl.tensor(numbers, dtype=fl.int16), weight], [layer.bias()]
+
+    def set_script_state(self, state: Any) -> None:
+        version, (numbers, weight, *_), (bias, *_) = state
+        if version != self.VERSION:
+            raise RuntimeError(f"[jit.load] expected packed weights of version {self.VERSION}, got {version!r}")
+        dims, *rest = numbers.tolist()
+        stride, padding, dilation, output_padding = (rest[i * dims : (i + 1) * dims] for i in range(4))
+        groups, transposed = rest[4 * dims :]
+        kind = getattr(quantized, f"Conv{'Transpose' if transposed else ''}{dims}d")
+        settings = (stride, padding, *([output_padding] if transposed else []), dilation, groups)
+        self.layer = _prepack(kind, bool(transposed))(weight, bias, *settings).layer
+
+
 def layer_of(packed: Any) -> Any:
     """The layer of packed weights; of weight and bias as linear modules hold them."""
     return (linear_prepack(*packed) if isinstance(packed, tuple) else packed).layer
@@ -68,13 +116,13 @@ def linear_prepack(W: QuantizedTensor, B: Tensor | None = None) -> PackedParams:
     _checked_weight("quantized::linear_prepack", W)
     layer = quantized.Linear(W.shape[1], W.shape[0], B is not None)
     layer.set_weight_bias(W, B)
-    return PackedParams(layer)
+    return PackedLinear(layer)
 
 
 def linear_prepack_fp16(W: Tensor, B: Tensor | None = None) -> PackedParams:
     layer = dynamic.Linear(W.shape[1], W.shape[0], B is not None, fl.float16)
     layer.set_weight_bias(W.detach().half(), B)
-    return PackedParams(layer)
+    return PackedLinear(layer)
 
 
 def _linear(post_op: str) -> Callable[..., Any]:
@@ -145,9 +193,16 @@ def _prepack(kind: Any, transposed: bool) -> Callable[..., Any]:
             settings["output_padding"] = spread(output_padding)
         layer = kind(channels, out, tuple(weight.shape[2:]), groups=groups, bias=bias is not None, **settings)
         layer.set_weight_bias(weight, bias)
-        return PackedParams(layer)
+        return PackedConvolution(layer)
 
     return function
+
+
+def _on_images(convolve: Callable[[Any], Any], x: Any, layer: Any) -> Any:
+    """Sequences as images of height one, where the weights came from an archive, which has no others."""
+    if layer.ndim != 2 or layer.weight().shape[2] != 1 or x.dim() != 3:
+        return convolve(x)
+    return convolve(x.unsqueeze(2)).squeeze(2)
 
 
 def _convolution(post_op: str) -> Callable[..., Any]:
@@ -156,7 +211,8 @@ def _convolution(post_op: str) -> Callable[..., Any]:
     def function(qx: QuantizedTensor, packed_weight: PackedParams, *args: Any, **kwargs: Any) -> QuantizedTensor:
         scale: Any = kwargs.get("output_scale", args[-2] if len(args) > 1 else None)
         zero_point: Any = kwargs.get("output_zero_point", args[-1] if args else None)
-        return packed_weight.layer.on_grid(qx, float(scale), int(zero_point), post_op)
+        layer = packed_weight.layer
+        return _on_images(lambda x: layer.on_grid(x, float(scale), int(zero_point), post_op), qx, layer)
 
     return function
 
@@ -175,7 +231,8 @@ def _dynamic_convolution(dims: int, transposed: bool) -> Callable[..., Any]:
     kind = getattr(dynamic, f"Conv{'Transpose' if transposed else ''}{dims}d")
 
     def function(qx: Tensor, packed_weight: PackedParams, reduce_range: bool = False) -> Tensor:
-        return kind.forward(packed_weight.layer, qx, reduce_range)
+        layer = packed_weight.layer
+        return _on_images(lambda x: kind.forward(layer, x, reduce_range), qx, layer)
 
     return function
 

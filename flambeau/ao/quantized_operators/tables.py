@@ -15,11 +15,15 @@ from flambeau.ao.quantized_tensor import QuantizedTensor
 
 __all__ = ["FUNCTIONS"]
 
-_MODES = ("sum", "mean", "max")
+MODES = ("sum", "mean", "max")
 
 
 class PackedTable:
     """A quantized table."""
+
+    STATE_TYPE = "(int, Tensor[], float[], int[])"
+    VERSION = 1  # of the layout in archives
+    script_class = "__torch__.torch.classes.quantized.EmbeddingPackedParamsBase"
 
     def __init__(self, weight: QuantizedTensor) -> None:
         self.table = EmbeddingPackedParams(weight.shape[0], weight.shape[1], weight.dtype)
@@ -27,6 +31,16 @@ class PackedTable:
 
     def unpack(self) -> QuantizedTensor:
         return self.table._weight()
+
+    def script_state(self) -> Any:
+        weight = self.unpack()
+        return self.VERSION, [weight], [], [8 if weight.dtype is fl.quint8 else 4]
+
+    def set_script_state(self, state: Any) -> None:
+        version, (weight, *_), _, _ = state
+        if version != self.VERSION:
+            raise RuntimeError(f"[jit.load] expected a table of version {self.VERSION}, got {version!r}")
+        PackedTable.__init__(self, weight)
 
 
 def embedding_bag_prepack(weight: QuantizedTensor) -> PackedTable:
@@ -107,7 +121,7 @@ def _bag(rows: Callable[[Any, Tensor], Tensor], pruned: Callable[[Any], Any] | N
         if offsets is not None:
             offsets = offsets.long()
         return fl.nn.functional.embedding_bag(
-            where, values, offsets, mode=_MODES[mode], per_sample_weights=per_sample_weights,
+            where, values, offsets, mode=MODES[mode], per_sample_weights=per_sample_weights,
             include_last_offset=include_last_offset,
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ import flambeau
 from flambeau import _C
 from flambeau.jit import _types as T
 from flambeau.jit import _values
+from flambeau.jit._schemas import parse_type
 from flambeau.serialization import unpickler
 from flambeau.storage import STORAGE_NAMES
 
@@ -161,6 +162,9 @@ class PickleWriter:
         """A module or an instance of a scripted class: its type's name, then its attributes in order."""
         if self.recall(value):
             return
+        if hasattr(value, "script_class"):
+            self._native_object(value)
+            return
         kind = value._type() if isinstance(value, _values.ScriptObject) else value.__dict__.get("_script_type")
         if not isinstance(kind, T.ClassType):
             raise RuntimeError(f"[jit.save] expected a value that archives can hold, got {type(value).__name__}")
@@ -180,9 +184,20 @@ class PickleWriter:
             self.value(getattr(value, name), part)
         self.out += b"ub"
 
+    def _native_object(self, value: Any) -> None:
+        """An object of a class of the library: its name and its state."""
+        self.class_name(value.script_class)
+        self.out += b")\x81"
+        self.remember(value)
+        self.value(value.script_state(), parse_type(value.STATE_TYPE))
+        self.out += b"b"
+
     # ------------------------------------------------------------------ tensors
 
     def tensor(self, tensor: Any) -> None:
+        if tensor.is_quantized:
+            self._quantized(tensor)
+            return
         plain = tensor.detach()
         if plain.layout is not flambeau.strided:
             raise RuntimeError(f"[jit.save] expected dense tensors, got one with the layout {plain.layout}")
@@ -195,14 +210,20 @@ class PickleWriter:
         name = STORAGE_NAMES.get(plain.dtype)
         if name is None:
             raise RuntimeError(f"[jit.save] expected a dtype that archives can hold, got {plain.dtype}")
-        count = storage.nbytes() // plain.dtype.itemsize
         self.name("torch._utils", "_rebuild_tensor_v2")
+        self._elements(plain, storage, key, name)
+        self.out += b"\x88" if tensor.requires_grad else b"\x89"
+        self.name("collections", "OrderedDict")
+        self.out += b")RtR"
+
+    def _elements(self, plain: Any, storage: Any, key: str, storage_name: str) -> None:
+        """The opening of a tuple: storage, offset, sizes and strides."""
         self.out += b"(("
         self.text("storage")
-        self.name("torch", name)
+        self.name("torch", storage_name)
         self.text(key)
         self.text(str(plain.device))
-        self.integer(count)
+        self.integer(storage.nbytes() // plain.dtype.itemsize)
         self.out += b"tQ"
         self.integer(plain.storage_offset())
         for numbers in (plain.shape, plain.stride()):
@@ -210,7 +231,20 @@ class PickleWriter:
             for number in numbers:
                 self.integer(number)
             self.out += b"t"
-        self.out += b"\x88" if tensor.requires_grad else b"\x89"
+
+    def _quantized(self, tensor: Any) -> None:
+        integers = tensor.int_repr()
+        storage = integers.untyped_storage()
+        key, _ = self.storages.setdefault(storage.data_ptr() or id(tensor), (str(len(self.storages)), integers))
+        self.alive.append(integers)
+        scheme, *grid = tensor.quantizer()
+        self.name("torch._utils", "_rebuild_qtensor")
+        self._elements(integers, storage, key, tensor.dtype.storage_name)
+        self.out += b"("
+        self.name("torch", scheme.name)
+        for part in grid:
+            self.value(part, _values.infer_type(part))
+        self.out += b"t\x89"
         self.name("collections", "OrderedDict")
         self.out += b")RtR"
 
@@ -244,6 +278,16 @@ class _Tag:
         return args[0]
 
 
+def native_object(name: str) -> Any:
+    """An object of a class of the library, without its state."""
+    from flambeau.ao.quantized_operators import packed_class
+
+    kind = packed_class(name.removeprefix(T.NativeClassType.PREFIX))
+    if kind is None:
+        raise unpickler.UnpicklingError(f"[jit.load] expected a class that flambeau has, got {name}")
+    return kind.__new__(kind)
+
+
 class ClassName:
     """A class of the archive's own code, named in a pickle."""
 
@@ -269,6 +313,8 @@ class ArchiveUnpickler(unpickler.SafeUnpickler):
     def find(self, module: str, name: str) -> Any:
         if module == "torch.jit._pickle":
             return _Tag(name)
+        if f"{module}.".startswith(T.NativeClassType.PREFIX):
+            return ClassName(T.NativeClassType(f"{module}.{name}"))
         if module.partition(".")[0] == "__torch__":
             kind = self._find_type(f"{module}.{name}")
             if kind is None:
@@ -303,13 +349,17 @@ class ArchiveUnpickler(unpickler.SafeUnpickler):
         raise unpickler.UnpicklingError(f"[jit.load] expected an enumeration or named tuple, got {kind}")
 
     def _new(self, kind: Any, args: Any, keywords: dict[str, Any]) -> Any:
+        if isinstance(kind, ClassName) and isinstance(kind.kind, T.NativeClassType):
+            return self._remembered(native_object(kind.kind.name))
         if isinstance(kind, ClassName):
             if not isinstance(kind.kind, T.ClassType):
                 raise unpickler.UnpicklingError(f"[jit.load] expected a class, got {kind.kind}")
-            obj = self._make(kind.kind)
-            self._objects[id(obj)] = obj
-            return obj
+            return self._remembered(self._make(kind.kind))
         return super()._new(kind, args, keywords)
+
+    def _remembered(self, obj: Any) -> Any:
+        self._objects[id(obj)] = obj
+        return obj
 
     def build(self) -> None:
         obj = self._stack[-2] if len(self._stack) > 1 else None
@@ -322,6 +372,9 @@ class ArchiveUnpickler(unpickler.SafeUnpickler):
 
 def _fill(obj: Any, state: Any) -> None:
     """Set the attributes of an object; those of a class with `__setstate__` by that method."""
+    if hasattr(type(obj), "script_class"):
+        obj.set_script_state(state)
+        return
     kind = obj._type() if isinstance(obj, _values.ScriptObject) else obj.__dict__["_script_type"]
     if "__setstate__" in kind.methods and "__getstate__" in kind.methods:
         kind.methods["__setstate__"].run()(obj, state)

@@ -245,6 +245,8 @@ class CodeReader:
     def type(self, qualified: str) -> T.JitType | None:
         if qualified in self.types:
             return self.types[qualified]
+        if qualified.startswith(T.NativeClassType.PREFIX):
+            return T.NativeClassType(qualified)
         definition = self._definition(qualified)
         if definition is None or not isinstance(definition[0], ast.ClassDef):
             return None

@@ -10,6 +10,7 @@ from typing import Any
 
 import flambeau
 from flambeau.jit import _types as T
+from flambeau.jit import _values
 from flambeau.jit._ir import Source
 from flambeau.jit.frontend import FrontendError
 
@@ -157,7 +158,7 @@ def _of_class(cls: type) -> T.JitType:
         return T.TENSOR
     if cls is flambeau.device:
         return T.DEVICE
-    if cls in (flambeau.dtype, flambeau.layout, flambeau.memory_format):
+    if cls in _values.ENUMERATED:
         return T.INT
     if cls.__name__.endswith("Tensor") and cls.__module__.partition(".")[0] in ("flambeau", "torch"):
         return T.TENSOR  # LongTensor and the like

@@ -291,6 +291,8 @@ class Expressions:
             return self._bound_operator(owner, name, node)
         if isinstance(kind, T.ClassType):
             return self.object_attribute(owner, kind, name, node)
+        if isinstance(kind, T.NativeClassType):
+            return Builtin(kind.method(name), owner)
         if isinstance(kind, T.InterfaceType):
             if name not in kind.methods:
                 raise self.error(

@@ -13,6 +13,7 @@ import typing
 import weakref
 from typing import Any
 
+from flambeau import _C
 from flambeau.jit import _types as T
 from flambeau.jit import _values
 from flambeau.jit._frontend.annotations import qualified_name, type_of
@@ -110,8 +111,25 @@ def _internal() -> set[str]:
     return _INTERNAL
 
 
+def has_script_form(instance: Module) -> bool:
+    """Whether the class of a module says what is compiled in its place."""
+    return hasattr(type(instance), "_script_form")
+
+
+def script_form(instance: Module) -> Module:
+    """The module that is compiled: the instance, or what its class makes for scripts."""
+    if not has_script_form(instance):
+        return instance
+    form = instance._script_form()
+    form.train(instance.training)
+    for table in ("_forward_pre_hooks", "_forward_hooks"):
+        form.__dict__[table].update(instance.__dict__[table])
+    return form
+
+
 def infer(instance: Module) -> Concrete:
     """The concrete type of a module; the same for modules that cannot be told apart."""
+    instance = script_form(instance)
     existing = getattr(instance, "_script_type", None)
     if isinstance(existing, T.ClassType):
         known = concrete_of(existing)
@@ -267,8 +285,8 @@ class _Draft:
 
 
 def _may_be_constant(value: Any) -> bool:
-    named = ("dtype", "device", "layout", "memory_format")
-    return isinstance(value, (*_SIMPLE, tuple, list, type(None), enum.Enum)) or type(value).__name__ in named
+    constant = (*_SIMPLE, tuple, list, type(None), enum.Enum, *_values.ENUMERATED, _C.device)
+    return isinstance(value, constant)
 
 
 def _is_simple(value: Any) -> bool:

@@ -494,6 +494,7 @@ def python_value(e: Emitter, obj: Any, node: Any, constant: bool = False, name: 
     import flambeau
     from flambeau import _C, _ops
     from flambeau.jit import _functions, _values
+    from flambeau.jit._schemas import exists
 
     if isinstance(obj, (Value, Sugared)):
         return obj
@@ -501,7 +502,7 @@ def python_value(e: Emitter, obj: Any, node: Any, constant: bool = False, name: 
         return EllipsisRef()
     if isinstance(obj, types.ModuleType):
         return PythonModule(obj)
-    if isinstance(obj, (flambeau.dtype, flambeau.layout, flambeau.memory_format)):
+    if isinstance(obj, _values.ENUMERATED):
         return e.graph.insertConstant(_values.enumerated(obj), T.INT)
     if isinstance(obj, flambeau.device):
         return e.graph.insertConstant(obj, T.DEVICE)
@@ -531,6 +532,9 @@ def python_value(e: Emitter, obj: Any, node: Any, constant: bool = False, name: 
             if isinstance(obj, _ops.OpOverloadPacket)
             else f"{obj.namespace}::{obj._opname}"
         )
+    qualified_op = getattr(obj, "_qualified_op_name", None)
+    if isinstance(qualified_op, str) and exists(qualified_op):
+        return Builtin(qualified_op)
     special = _special_function(obj)
     if special is not None:
         return special

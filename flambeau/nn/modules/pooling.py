@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from flambeau import Tensor
 from flambeau.nn import functional as F
@@ -29,6 +29,7 @@ class _Pooling(Module):
 
 
 class _MaxPoolNd(_Pooling):
+    __constants__: ClassVar = ["return_indices"]  # of classes derived from these, in scripts
     _with_indices: Callable[..., Any]
     return_indices: bool
     ceil_mode: bool

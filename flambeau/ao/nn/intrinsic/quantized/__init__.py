@@ -40,6 +40,15 @@ class _LinearThen(quantized.Linear):
 class LinearLeakyReLU(_LinearThen):
     """A linear layer and leaky relu."""
 
+    def _script_form(self) -> Any:
+        from flambeau.ao.quantized_operators.layers import PackedLinear
+        from flambeau.jit._library import quantized as forms
+
+        return forms.PackedLeakyReLU(
+            _packed_params=PackedLinear(self), scale=self.scale, zero_point=self.zero_point,
+            negative_slope=float(self.negative_slope),
+        )  # fmt: skip
+
     def __init__(
         self,
         in_features: int,
@@ -70,6 +79,8 @@ class LinearLeakyReLU(_LinearThen):
 
 class LinearTanh(_LinearThen):
     """A linear layer and tanh."""
+
+    post_op = "tanh"
 
     def after(self, values: Any) -> Any:
         return values.tanh()

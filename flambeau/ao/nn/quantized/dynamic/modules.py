@@ -24,6 +24,15 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _dynamic_form(packed: Any, dtype: Any, end: str = "") -> Any:
+    """A linear layer in scripts."""
+    from flambeau.jit._library import quantized as forms
+
+    if dtype is fl.float16:
+        return forms.DynamicHalf(_function=getattr(forms.quantized, f"linear{end}_dynamic_fp16"), _packed_params=packed)
+    return forms.Dynamic(_function=getattr(forms.quantized, f"linear{end}_dynamic"), _packed_params=packed)
+
+
 class _Weights(Module):
     """A matrix in eight bits, or in half precision, with its bias."""
 
@@ -80,6 +89,20 @@ class _Weights(Module):
         zero_points = self.zero_point if bool(self.zero_point.any()) else None
         return _ops._int8_linear_dynamic(x, self.weight, self._packed[2], self.scale, zero_points, self.bias)
 
+    def packed(self) -> Any:
+        """Weight and bias as operators of recurrent cells take them."""
+        from flambeau.ao.quantized_operators import layers
+
+        pack = layers.linear_prepack_fp16 if self.dtype is fl.float16 else layers.linear_prepack
+        return pack(self.held(), self.bias)
+
+    @property
+    def param(self) -> Any:
+        return self.packed()
+
+    def _script_form(self) -> Any:
+        return _dynamic_form(self.packed(), self.dtype)
+
 
 class _Shown(Module):
     """A layer that prints as one, whatever holds its weights."""
@@ -132,6 +155,11 @@ class Linear(quantized.Linear):
             return values.relu() if self.post_op == "relu" else values
         return _ops._int8_linear_dynamic(x, *self.operands(), True, False, self.post_op)
 
+    def _script_form(self) -> Any:
+        from flambeau.ao.quantized_operators.layers import PackedLinear
+
+        return _dynamic_form(PackedLinear(self), self.dtype, "_relu" if self.post_op == "relu" else "")
+
     def _get_name(self) -> str:
         return "DynamicQuantizedLinear"
 
@@ -163,8 +191,14 @@ def _dynamic_convolution(kind: Any) -> Any:
     def _get_name(self: Any) -> str:
         return f"Dynamic{kind._get_name(self)}"
 
+    def _script_form(self: Any) -> Any:
+        from flambeau.jit._library import quantized as forms
+
+        name = f"conv{'_transpose' if self.transposed else ''}{self.ndim}d_dynamic"
+        return forms.Dynamic(_function=getattr(forms.quantized, name), _packed_params=self._packed_params)
+
     body = {
-        "forward": forward, "from_float": from_float, "_get_name": _get_name, "__module__": __name__,
+        "forward": forward, "_script_form": _script_form, "from_float": from_float, "_get_name": _get_name, "__module__": __name__,
         "__doc__": f"{kind.__name__} with weights in eight bits, on float tensors.",
     }  # fmt: skip
     return type(kind.__name__, (kind,), body)
@@ -279,6 +313,19 @@ class _Recurrent(_Shown):
             return out.squeeze(1), [s.squeeze(1) for s in last]
         return (out.transpose(0, 1) if self.batch_first else out), last
 
+    def _script_form(self) -> Any:
+        from flambeau.jit._library import quantized as forms
+
+        kind, weights = type(self).__name__, self._all_weight_values
+        directions = [
+            getattr(forms, f"{kind}Direction")(ih=weights[i], hh=weights[i + 1], reverse=bool(i // 2 % self.directions))
+            for i in range(0, len(weights), 2)
+        ]
+        return getattr(forms, kind)(
+            directions=fl.nn.ModuleList(directions), rows=len(directions), each=self.directions,
+            hidden_size=self.hidden_size, batch_first=bool(self.batch_first), dropout=float(self.dropout),
+        )  # fmt: skip
+
     def _get_name(self) -> str:
         return f"DynamicQuantized{type(self).__name__}"
 
@@ -353,6 +400,14 @@ class _Cell(_Shown):
         for part in ("ih", "hh"):
             weights = getattr(self, f"_packed_weight_{part}")
             weights.set(weight_bias_dict[f"weight_{part}"], weight_bias_dict[f"bias_{part}"])
+
+    def _script_form(self) -> Any:
+        from flambeau.jit._library import quantized as forms
+
+        settings = {"relu": self.nonlinearity == "relu"} if isinstance(self, RNNCell) else {}
+        return getattr(forms, type(self).__name__)(
+            ih=self._packed_weight_ih, hh=self._packed_weight_hh, hidden_size=self.hidden_size, **settings
+        )
 
     def _state(self, input: Tensor, hx: Any) -> Any:
         return input.new_zeros(input.shape[0], self.hidden_size) if hx is None else hx

@@ -44,6 +44,14 @@ class Quantize(Module):
         self.register_buffer("zero_point", fl.as_tensor(zero_point, dtype=fl.int64).reshape(-1))
         self.dtype = dtype
 
+    def _script_form(self) -> Any:
+        from flambeau.jit._library import quantized as forms
+
+        form = forms.Quantize(dtype=self.dtype)
+        form.register_buffer("scale", self.scale)
+        form.register_buffer("zero_point", self.zero_point)
+        return form
+
     def forward(self, X: Tensor) -> QuantizedTensor:
         return quantize_per_tensor(X, self.scale, self.zero_point, self.dtype)
 
@@ -58,6 +66,11 @@ class Quantize(Module):
 
 class DeQuantize(Module):
     """Back to float32."""
+
+    def _script_form(self) -> Any:
+        from flambeau.jit._library import quantized as forms
+
+        return forms.DeQuantize()
 
     def forward(self, Xq: Any) -> Tensor:
         return Xq.dequantize()

@@ -30,6 +30,16 @@ class _Activation(OnGrid):
     def from_reference(cls, mod: Any, scale: float, zero_point: int) -> Any:
         return cls(scale, zero_point)
 
+    script_settings: tuple[str, ...] = ()  # attributes beside the grid that the form for scripts has
+
+    def _script_form(self) -> Any:
+        from flambeau.jit._library import quantized as forms
+
+        settings = {name: getattr(self, name) for name in ("scale", "zero_point", *self.script_settings)}
+        if self.script_settings:
+            return getattr(forms, type(self).__name__)(**settings)
+        return forms.OnGrid(_function=getattr(forms.quantized, type(self).__name__.lower()), **settings)
+
     def _get_name(self) -> str:
         return f"Quantized{type(self).__name__}"
 
@@ -51,6 +61,7 @@ class ELU(_Activation):
     """ELU."""
 
     grid_is_saved = False
+    script_settings = ("alpha",)
 
     def __init__(self, scale: float, zero_point: int, alpha: float = 1.0) -> None:
         super().__init__(scale, zero_point)
@@ -69,6 +80,8 @@ class ELU(_Activation):
 
 class LeakyReLU(_Activation):
     """Leaky relu."""
+
+    script_settings = ("negative_slope",)
 
     def __init__(
         self, scale: float, zero_point: int, negative_slope: float = 1e-2, inplace: bool = False, device: Any = None,
@@ -107,6 +120,7 @@ class PReLU(_Activation):
     """PReLU; its weight is quantized too."""
 
     grid_is_saved = False
+    script_settings = ("weight",)
 
     def __init__(self, output_scale: float, output_zero_point: int, num_parameters: int = 1) -> None:
         super().__init__(output_scale, output_zero_point)
@@ -142,6 +156,7 @@ class Softmax(_Activation):
     """Softmax."""
 
     grid_is_saved = False
+    script_settings = ("dim",)
 
     def __init__(self, dim: int | None = None, scale: float = 1.0, zero_point: int = 0) -> None:
         super().__init__(scale, zero_point)
@@ -164,6 +179,11 @@ class ReLU6(fl.nn.ReLU):
     def forward(self, input: Any) -> QuantizedTensor:
         return input._grid.quantize(input.dequantize().clamp(0.0, 6.0))
 
+    def _script_form(self) -> Any:
+        from flambeau.jit._library import quantized as forms
+
+        return forms.ReLU6()
+
     def _get_name(self) -> str:
         return "QuantizedReLU6"
 
@@ -177,6 +197,11 @@ class Dropout(fl.nn.Dropout):
 
     def forward(self, input: Any) -> Any:
         return input
+
+    def _script_form(self) -> Any:
+        from flambeau.jit._library import quantized as forms
+
+        return forms.Identity()
 
     def _get_name(self) -> str:
         return "QuantizedDropout"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import flambeau as fl
@@ -51,9 +52,9 @@ class _ConvNd(WeightedQuantizedModule):
     @property
     def _packed_params(self) -> Any:
         """What functions of `ops.quantized` take."""
-        from flambeau.ao.quantized_operators.layers import PackedParams
+        from flambeau.ao.quantized_operators.layers import PackedConvolution
 
-        return PackedParams(self)
+        return PackedConvolution(self)
 
     def packed(self, weight: Tensor) -> Tensor:
         return _ops._int8_convolution_pack(weight, self.groups)
@@ -70,12 +71,27 @@ class _ConvNd(WeightedQuantizedModule):
         )  # fmt: skip
         return Grid(x.dtype, scale, zero_point).hold(result)
 
+    def _script_form(self) -> Any:
+        from flambeau.jit._library import quantized as forms
+
+        name = f"conv{'_transpose' if self.transposed else ''}{self.ndim}d"
+        function = getattr(forms.quantized, name if self.post_op == "none" else f"{name}_{self.post_op}")
+        grid = {"scale": self.scale, "zero_point": self.zero_point}
+        kind = forms.PackedSum if "add" in self.post_op else forms.Packed
+        if self.padding_mode == "zeros":
+            return kind(_function=function, _packed_params=self._packed_params, **grid)
+        unpadded = copy.copy(self)
+        unpadded.padding, unpadded.padding_mode = (0,) * self.ndim, "zeros"
+        return kind(_function=function, _packed_params=unpadded._packed_params, sides=self._sides(), **grid)
+
+    def _sides(self) -> list[int]:
+        return [n for size in reversed(self.padding) for n in (size, size)]
+
     def _padded(self, integers: Tensor) -> tuple[Tensor, Any]:
         """The input with what lies around it reflected, where the operator does not pad it itself."""
         if self.padding_mode == "zeros":
             return integers, self.padding
-        sides = [n for size in reversed(self.padding) for n in (size, size)]
-        padded = fl.nn.functional.pad(integers.float(), sides, mode=self.padding_mode).to(integers.dtype)
+        padded = fl.nn.functional.pad(integers.float(), self._sides(), mode=self.padding_mode).to(integers.dtype)
         return padded, (0,) * self.ndim
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:

@@ -72,6 +72,19 @@ class Embedding(Module):
     def forward(self, indices: Tensor) -> Tensor:
         return self._packed_params.rows(indices)
 
+    def _script_form(self) -> Any:
+        from flambeau.ao.quantized_operators.tables import MODES, PackedTable
+        from flambeau.jit._library import quantized as forms
+
+        end = "byte" if self.dtype is quint8 else "4bit"
+        packed = PackedTable(self.weight())
+        if not isinstance(self, EmbeddingBag):
+            return forms.Embedding(_function=getattr(forms.quantized, f"embedding_{end}"), _packed_params=packed)
+        return forms.EmbeddingBag(
+            _function=getattr(forms.quantized, f"embedding_bag_{end}"), _packed_params=packed,
+            mode=MODES.index(self.mode), include_last_offset=bool(self.include_last_offset),
+        )  # fmt: skip
+
     def set_weight(self, w: QuantizedTensor) -> None:
         self._packed_params.set_weight(w)
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
+from flambeau import Tensor
 from flambeau.ao.nn.quantized.modules.base import OnGrid
 from flambeau.ao.quantized_tensor import QuantizedTensor
 from flambeau.nn.modules.module import Module
 
 __all__ = ["FXFloatFunctional", "FloatFunctional", "QFunctional"]
-
-
-def _refuse_call(name: str) -> None:
-    raise RuntimeError(f"[{name}] expected a call of add, mul, cat and the like, got a call of the module itself")
 
 
 class FloatFunctional(Module):
@@ -23,28 +20,30 @@ class FloatFunctional(Module):
         super().__init__()
         self.activation_post_process: Module = fl.nn.Identity()
 
-    def forward(self, x: Any) -> Any:
-        _refuse_call("FloatFunctional")
+    def forward(self, x: Tensor) -> Tensor:
+        raise RuntimeError(
+            "[FloatFunctional] expected a call of add, mul, cat and the like, got a call of the module itself"
+        )
 
-    def add(self, x: Any, y: Any) -> Any:
+    def add(self, x: Tensor, y: Tensor) -> Tensor:
         return self.activation_post_process(fl.add(x, y))
 
-    def add_scalar(self, x: Any, y: float) -> Any:
+    def add_scalar(self, x: Tensor, y: float) -> Tensor:
         return fl.add(x, y)
 
-    def mul(self, x: Any, y: Any) -> Any:
+    def mul(self, x: Tensor, y: Tensor) -> Tensor:
         return self.activation_post_process(fl.mul(x, y))
 
-    def mul_scalar(self, x: Any, y: float) -> Any:
+    def mul_scalar(self, x: Tensor, y: float) -> Tensor:
         return fl.mul(x, y)
 
-    def cat(self, x: Any, dim: int = 0) -> Any:
+    def cat(self, x: list[Tensor], dim: int = 0) -> Tensor:
         return self.activation_post_process(fl.cat(x, dim))
 
-    def add_relu(self, x: Any, y: Any) -> Any:
+    def add_relu(self, x: Tensor, y: Tensor) -> Tensor:
         return self.activation_post_process(fl.add(x, y).relu())
 
-    def matmul(self, x: Any, y: Any) -> Any:
+    def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         return self.activation_post_process(fl.matmul(x, y))
 
 
@@ -70,7 +69,14 @@ class QFunctional(OnGrid):
         return layer
 
     def forward(self, x: Any) -> Any:
-        _refuse_call("QFunctional")
+        raise RuntimeError(
+            "[QFunctional] expected a call of add, mul, cat and the like, got a call of the module itself"
+        )
+
+    def _script_form(self) -> Any:
+        from flambeau.jit._library import quantized as forms
+
+        return forms.QFunctional(scale=self.scale, zero_point=self.zero_point)
 
     def _get_name(self) -> str:
         return "QFunctional"

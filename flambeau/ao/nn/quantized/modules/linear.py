@@ -108,6 +108,15 @@ class Linear(WeightedQuantizedModule):
         )
         return Grid(x.dtype, scale, zero_point).hold(result)
 
+    def _script_form(self) -> Any:
+        from flambeau.ao.quantized_operators.layers import PackedLinear
+        from flambeau.jit._library import quantized as forms
+
+        function = getattr(forms.quantized, "linear" if self.post_op == "none" else f"linear_{self.post_op}")
+        return forms.Packed(
+            _function=function, _packed_params=PackedLinear(self), scale=self.scale, zero_point=self.zero_point
+        )
+
     def _get_name(self) -> str:
         return "QuantizedLinear"
 

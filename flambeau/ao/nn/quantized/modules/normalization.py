@@ -43,6 +43,25 @@ class _Normalization(OnGrid):
             layer.grid_shape = (1,)
         return layer
 
+    def _script_form(self) -> Any:
+        from flambeau.jit._library import quantized as forms
+
+        name = self._FLOAT_MODULE.__name__
+        settings = {part: getattr(self, part) for part in ("weight", "bias", "eps", "scale", "zero_point")}
+        for part in ("weight", "bias"):
+            settings[part] = None if settings[part] is None else settings[part].detach()
+        if "BatchNorm" in name:
+            function = f"batch_norm{name[-2:]}{'_relu' if self.relu else ''}"
+            return forms.BatchNorm(
+                _function=getattr(forms.quantized, function), running_mean=self.running_mean,
+                running_var=self.running_var, **settings,
+            )  # fmt: skip
+        if "InstanceNorm" in name:
+            return forms.InstanceNorm(**settings)
+        if name == "LayerNorm":
+            return forms.LayerNorm(normalized_shape=list(self.normalized_shape), **settings)
+        return forms.GroupNorm(num_groups=self.num_groups, **settings)
+
     def _get_name(self) -> str:
         return f"Quantized{type(self).__name__}"
 
