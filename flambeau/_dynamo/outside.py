@@ -35,7 +35,7 @@ from flambeau._dynamo.kinds import (
     lookup_type,
 )
 from flambeau._dynamo.source import Source, Sources
-from flambeau._dynamo.traced import NULL, Lazy, TracedNumber, TracedTensor
+from flambeau._dynamo.traced import NULL, Lazy, TracedNumber, TracedTensor, VaryingInt
 from flambeau._subclasses.fake_values import disabled
 
 if TYPE_CHECKING:
@@ -100,6 +100,9 @@ class Outside:
                 return slice(start, stop, step)
             source.check("equals", value)
             return value
+        if cls is VaryingInt:
+            value.symbol = self._wrap_number(int(value), source)
+            return value.symbol
         wrapper = WRAPPERS.get(cls)
         if wrapper is not None:
             return wrapper(self, value, source)

@@ -137,6 +137,12 @@ def _define_operators() -> None:
 _define_operators()
 
 
+class VaryingInt(int):
+    """An integer from outside that is an input of the graph, whatever its value."""
+
+    symbol: Any = None  # once it was read
+
+
 class TracedNumber:
     """A float from outside (or a number drawn at random) that is an input of the graph, or computed from such.
 

@@ -21,7 +21,7 @@ from flambeau.export.graph_signature import (
 )
 from flambeau.fx.graph import Graph
 from flambeau.fx.graph_module import GraphModule
-from flambeau.ops.symbolic.expr import Expr
+from flambeau.ops.symbolic.expr import Expr, single_symbol
 from flambeau.ops.symbolic.shape_env import ShapeEnv
 from flambeau.utils import _pytree as pytree
 
@@ -61,7 +61,7 @@ def _recorded(
 
     inputs, env = _inputs(program)
     fakes = [one.value if one.fake is None else one.fake for one in inputs]
-    mode = next(one.fake.fake_mode for one in inputs if one.fake is not None)
+    mode = next(one.fake.fake_mode for one in inputs if isinstance(one.fake, fl.Tensor))
     assumed = len(env.guards)
     earlier = [spec for spec in program.graph_signature.output_specs if spec.kind is not OutputKind.USER_OUTPUT]
     written = [*written, *((spec.kind, str(spec.target)) for spec in earlier)]
@@ -111,7 +111,9 @@ def _inputs(program: ExportedProgram) -> tuple[list[Input], ShapeEnv]:
             shape = ()
         copied = InputSpec(spec.kind, type(spec.arg)(**vars(spec.arg)), spec.target, spec.persistent)
         if not isinstance(value, fl.Tensor):
-            inputs.append(Input(copied, value, None))
+            expr = facts[spec.arg.name].value if spec.kind is InputKind.USER_INPUT else None
+            number = _number(env, expr, value, symbols) if isinstance(expr, Expr) else None
+            inputs.append(Input(copied, value, number))
             continue
         if any(isinstance(size, Expr) for size in shape):
             fake = _symbolic_fake(mode, env, value, shape, symbols)
@@ -125,6 +127,16 @@ def _inputs(program: ExportedProgram) -> tuple[list[Input], ShapeEnv]:
     for check in program._checks:
         env.learn(check)
     return inputs, env
+
+
+def _number(env: ShapeEnv, expr: Expr, value: int, symbols: dict[Any, Any]) -> Any:
+    """The symbol of an integer that varies."""
+    atom = single_symbol(expr)
+    if atom is None:
+        return env.sym_int(expr)
+    if atom.name not in symbols:
+        symbols[atom.name] = env.create_symbol(int(value), name=atom.name, lower=-(2**62))
+    return symbols[atom.name]
 
 
 def _symbolic_fake(mode: Any, env: ShapeEnv, value: Any, shape: Any, symbols: dict[Any, Any]) -> Any:

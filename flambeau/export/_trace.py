@@ -14,7 +14,7 @@ from flambeau import _C
 from flambeau._dynamo.exc import UserError
 from flambeau._dynamo.full_graph import FullGraph, capture_full_graph
 from flambeau._dynamo.functions import AUTOCAST_SWITCHES
-from flambeau._dynamo.traced import TracedTensor
+from flambeau._dynamo.traced import TracedTensor, VaryingInt
 from flambeau._higher_order_ops.operators import higher_order
 from flambeau.export import dynamic_shapes as shapes
 from flambeau.export.exported_program import (
@@ -250,8 +250,10 @@ def export(
     kwargs = kwargs or {}
     if isinstance(dynamic_shapes, (shapes.ShapesCollection, shapes.AdditionalInputs)):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)
-    apart = pytree.tree_map_only(fl.Tensor, _apart, (args, kwargs))
+    args, kwargs = pytree.tree_map_only(shapes._IntWrapper, lambda number: number.val, (args, kwargs))
+    apart = pytree.tree_map(_apart, (args, kwargs))
     wanted = shapes.sizes_by_leaf(_bound(mod, *apart), dynamic_shapes)
+    apart = pytree.tree_map_only(VaryingInt, lambda number: number if id(number) in wanted else int(number), apart)
     leaves = pytree.tree_leaves_with_path(apart)
     for _, leaf in leaves:
         if isinstance(leaf, fl.Tensor):
@@ -292,9 +294,11 @@ def _module_calls(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out_s
     return [ModuleCallEntry("", signature), *inner]
 
 
-def _apart(tensor: Any) -> Any:
-    """The tensor as an object of its own: one that is given twice is two inputs."""
-    return tensor.detach().requires_grad_(tensor.requires_grad)
+def _apart(leaf: Any) -> Any:
+    """The leaf as an object of its own: a tensor that is given twice is two inputs."""
+    if isinstance(leaf, fl.Tensor):
+        return leaf.detach().requires_grad_(leaf.requires_grad)
+    return VaryingInt(leaf) if type(leaf) is int else leaf
 
 
 def _bound(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -331,7 +335,9 @@ def _inputs(mod: Any, whole: FullGraph, user: list[tuple[str, Any]]) -> list[Inp
         taken.add(id(value))
         argument: Any = ConstantArgument(name, value)
         fake = None
-        if isinstance(value, fl.Tensor):
+        if isinstance(value, VaryingInt):
+            argument, fake = SymIntArgument(name), value.symbol
+        elif isinstance(value, fl.Tensor):
             argument = TensorArgument(name)
             fake = fakes[id(value)] if id(value) in fakes else mode.from_tensor(value, static_shapes=True)
         inputs.append(Input(InputSpec(kind, argument, target, persistent), value, fake))
@@ -343,17 +349,35 @@ def _inputs(mod: Any, whole: FullGraph, user: list[tuple[str, Any]]) -> list[Inp
         add(InputKind.BUFFER, "b_" + path.replace(".", "_"), path, value, path in saved)
     theirs = {id(value) for _, value in user}
     others = [t.real for t in tracer.builder.inputs if isinstance(t, TracedTensor) and id(t.real) not in taken]
-    for i, value in enumerate(value for value in others if id(value) not in theirs):
-        add(InputKind.CONSTANT_TENSOR, f"c_lifted_tensor_{i}", f"lifted_tensor_{i}", value)
+    paths = _attributes(mod)
+    number = 0
+    for value in others:
+        if id(value) not in theirs:
+            path = paths.get(id(value)) or f"lifted_tensor_{number}"
+            number += id(value) not in paths
+            add(InputKind.CONSTANT_TENSOR, "c_" + path.replace(".", "_"), path, value)
     for name, value in user:
         add(InputKind.USER_INPUT, name, None, value)
     return inputs
 
 
+def _attributes(mod: Any) -> dict[int, str]:
+    """Where the modules have tensors that are neither parameters nor buffers, by id."""
+    paths: dict[int, str] = {}
+    for path, module in mod.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, fl.Tensor):
+                paths.setdefault(id(value), f"{path}.{name}" if path else name)
+    return paths
+
+
 def _record(whole: FullGraph, inputs: list[Input]) -> tuple[Any, list[OutputSpec]]:
     """The graph of operators of what was captured."""
     by_value = {id(item.value): item.fake for item in inputs}
-    fakes = [by_value[id(t.real)] for t in whole.tracer.builder.inputs if isinstance(t, TracedTensor)]
+    numbers = whole.tracer.outside.numbers
+    fakes = [
+        by_value[id(t.real)] if isinstance(t, TracedTensor) else numbers[t.source] for t in whole.tracer.builder.inputs
+    ]
     device = _C._set_autocast_recorded_device(whole.tracer.builder.device)
     try:
         graph, returned = record_graph(whole.module, whole.tracer.builder.sizes.mode, inputs, fakes, {}, whole=True)
@@ -379,6 +403,12 @@ def record_graph(
         item.spec.arg.name = node.name
         if item.fake is None:
             node.meta["val"] = item.value
+            continue
+        if isinstance(item.fake, SymInt):
+            atom = single_symbol(item.fake.expr)
+            assert atom is not None
+            node.meta["val"] = item.fake
+            record.sizes[atom] = node
             continue
         record.track(item.fake, node)
         for dim, size in enumerate(item.fake.geometry.sizes):
@@ -425,7 +455,7 @@ def _lift_constants(tracer: PythonKeyTracer, mode: Any, inputs: list[Input], nod
     for node in [n for n in reads if isinstance(getattr(tracer.root, n.target), fl.Tensor)]:
         item = lifted.get(node.target)
         if item is None:
-            name = f"lifted_tensor_{sum(i.spec.kind is InputKind.CONSTANT_TENSOR for i in inputs)}"
+            name = f"lifted_tensor_{sum(str(i.spec.target).startswith('lifted_tensor_') for i in inputs)}"
             with graph.inserting_before(anchor):
                 item = lifted[node.target] = graph.placeholder(f"c_{name}")
             item.meta.update(node.meta)
@@ -443,6 +473,10 @@ def _sizes(whole: FullGraph, inputs: list[Input], wanted: dict[int, dict[int, An
     first = {id(t.real): t.first_geometry.sizes for t in whole.tracer.builder.inputs if isinstance(t, TracedTensor)}
     sizes = []
     for item in users:
+        if isinstance(item.fake, SymInt):
+            atom = single_symbol(item.fake.expr)
+            assert atom is not None
+            sizes.append(shapes.Size(atom, item.spec.arg.name, -1, int(item.value), wanted[id(item.value)][-1]))
         for dim, size in enumerate(first.get(id(item.value), ())):
             if isinstance(size, SymInt):
                 atom = single_symbol(size.expr)
@@ -452,6 +486,10 @@ def _sizes(whole: FullGraph, inputs: list[Input], wanted: dict[int, dict[int, An
     promises = shapes.resolve(sizes, whole.tracer.builder.sizes.env.guards)
     facts = []
     for item in users:
+        if isinstance(item.value, VaryingInt):
+            value = item.fake.expr if isinstance(item.fake, SymInt) else None
+            facts.append(InputFacts(item.spec.arg.name, int, (), value))
+            continue
         if item.fake is None:
             facts.append(InputFacts(item.spec.arg.name, None, None, item.value))
             continue

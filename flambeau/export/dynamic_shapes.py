@@ -15,12 +15,21 @@ from typing import Any, NamedTuple
 import flambeau as fl
 from flambeau._compat import absent
 from flambeau._dynamo.exc import UserError
+from flambeau._dynamo.traced import VaryingInt
 from flambeau.ops.symbolic.condition import Condition
 from flambeau.ops.symbolic.expr import Atom, Expr, Number, single_symbol, symbol
 from flambeau.ops.symbolic.printing import python_condition
 from flambeau.utils import _pytree as pytree
 
 __all__ = ["AdditionalInputs", "Dim", "ShapesCollection", "ValueRanges", "dims"]
+
+
+class _IntWrapper:
+    """An integer of its own, to say in a ShapesCollection that it varies."""
+
+    def __init__(self, val: int, dynamism: Any = None) -> None:
+        self.val = val
+        self.dynamism = dynamism
 
 
 class _Hint:
@@ -115,7 +124,7 @@ class ShapesCollection:
         self._held: list[Any] = []
 
     def __setitem__(self, tensor: Any, shape: Any) -> None:
-        if not isinstance(tensor, fl.Tensor):
+        if not isinstance(tensor, (fl.Tensor, _IntWrapper)):
             raise AssertionError(f"[ShapesCollection] expected a tensor, got {type(tensor).__name__}")
         if id(tensor) in self._shapes and self._shapes[id(tensor)] != shape:
             raise AssertionError("[ShapesCollection] expected one shape for a tensor, got another")
@@ -153,7 +162,7 @@ class AdditionalInputs:
 
         def sizes(first: Any, *others: Any) -> Any:
             if not isinstance(first, fl.Tensor):
-                return None
+                return Dim.DYNAMIC if type(first) is int and any(o != first for o in others) else None
             return tuple(
                 Dim.DYNAMIC if any(o.shape[d] != n for o in others) else None for d, n in enumerate(first.shape)
             )
@@ -187,19 +196,34 @@ def _collect(value: Any, spec: Any, path: str, sizes: dict[int, dict[int, Any]])
         return
     if isinstance(value, fl.Tensor):
         sizes[id(value)] = _of_tensor(value, spec, path)
-    elif isinstance(value, dict) and isinstance(spec, dict):
+    elif isinstance(value, VaryingInt):
+        if not isinstance(spec, _Hint) and spec != value:
+            raise UserError(f"[export] expected Dim.DYNAMIC, Dim.AUTO or {value} for the number {path}, got {spec!r}")
+        if isinstance(spec, _Hint) and spec.name != "STATIC":
+            sizes[id(value)] = {-1: spec}
+    else:
+        for key, item, one in _children(value, spec, path):
+            _collect(item, one, f"{path}[{key!r}]", sizes)
+
+
+def _children(value: Any, spec: Any, path: str) -> list[tuple[Any, Any, Any]]:
+    """What is said of each part of a container."""
+    if isinstance(value, dict) and isinstance(spec, dict):
         if set(value) != set(spec):
             raise UserError(f"[export] expected keys {list(value)} in {path}, got {list(spec)}")
-        for key, item in value.items():
-            _collect(item, spec[key], f"{path}[{key!r}]", sizes)
-    elif isinstance(value, (tuple, list)) and isinstance(spec, (tuple, list)):
-        if len(value) != len(spec):
-            raise UserError(f"[export] expected {len(value)} entries in {path}, got {len(spec)}")
-        for i, (item, one) in enumerate(zip(value, spec)):
-            _collect(item, one, f"{path}[{i}]", sizes)
-    else:
-        kind = type(value).__name__
-        raise UserError(f"[export] expected None for {path}, the argument being of type {kind}, got {spec!r}")
+        return [(key, item, spec[key]) for key, item in value.items()]
+    node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
+    if node is not None:
+        items = list(node.flatten_fn(value)[0])
+        parts = list(node.flatten_fn(spec)[0]) if type(spec) is type(value) else spec
+        if isinstance(parts, dict):
+            parts = list(parts.values())
+        if isinstance(parts, (tuple, list)):
+            if len(items) != len(parts):
+                raise UserError(f"[export] expected {len(items)} entries in {path}, got {len(parts)}")
+            return list(zip(range(len(items)), items, parts))
+    kind = type(value).__name__
+    raise UserError(f"[export] expected None for {path}, the argument being of type {kind}, got {spec!r}")
 
 
 def _of_tensor(value: Any, spec: Any, path: str) -> dict[int, Any]:
@@ -239,7 +263,7 @@ class Size(NamedTuple):
 
     @property
     def place(self) -> str:
-        return f"{self.input}.size()[{self.dim}]"
+        return self.input if self.dim < 0 else f"{self.input}.size()[{self.dim}]"
 
 
 class Promises(NamedTuple):
@@ -294,6 +318,8 @@ def _promised(
         wanted = size.wanted
         if not isinstance(wanted, Dim):
             ranges[size.atom] = wanted.bounds
+            if size.dim < 0 and wanted.bounds == _Hint.bounds:
+                ranges[size.atom] = (-inf, inf)  # a number, of which nothing is said
             continue
         name = wanted.root.__name__
         value, rest = divmod(size.hint - wanted.offset, wanted.factor)

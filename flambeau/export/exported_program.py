@@ -223,6 +223,10 @@ class ExportedProgram:
         paths = [path for path, _ in pytree.tree_leaves_with_path(template, is_leaf=lambda x: x is None)]
         places: dict[Atom, str] = {}
         for facts, path in zip(self._facts, paths):
+            if facts.dtype is int and isinstance(facts.value, Expr):
+                number = single_symbol(facts.value)
+                if number is not None:
+                    places.setdefault(number, _path_text(path, names))
             for dim, size in enumerate(facts.shape or ()):
                 atom = single_symbol(size) if isinstance(size, Expr) else None
                 if atom is not None and atom not in places:
@@ -230,6 +234,18 @@ class ExportedProgram:
         return places
 
     # ------------------------------------------------------------------------------------------ checks
+
+    def _note_number(
+        self, facts: InputFacts, leaf: int, values: dict[Atom, int], names: dict[Atom, str], pending: list[Any]
+    ) -> None:
+        """An integer of a call: the value of a symbol, or to be compared."""
+        atom = single_symbol(facts.value) if isinstance(facts.value, Expr) else None
+        if atom is not None and atom not in values:
+            values[atom], names[atom] = leaf, facts.name
+        elif isinstance(facts.value, Expr):
+            pending.append((facts.name, leaf, facts.value))
+        elif facts.value is not None:
+            _require(leaf == facts.value, f"{facts.name} == {facts.value}", leaf)
 
     def _check_inputs(self, leaves: list[Any]) -> None:
         """Raises where a call gives what the program was not made for."""
@@ -240,6 +256,10 @@ class ExportedProgram:
             if facts.shape is None:
                 same = type(leaf) is type(facts.value) and leaf == facts.value
                 _require(same, f"{facts.name} == {facts.value!r}", leaf)
+                continue
+            if facts.dtype is int:
+                _require(type(leaf) is int, f"isinstance({facts.name}, int)", type(leaf).__name__)
+                self._note_number(facts, leaf, values, names, pending)
                 continue
             _require(isinstance(leaf, fl.Tensor), f"isinstance({facts.name}, Tensor)", type(leaf).__name__)
             _require(leaf.ndim == len(facts.shape), f"{facts.name}.dim() == {len(facts.shape)}", leaf.ndim)

@@ -73,7 +73,7 @@ def read_program(document: Json, state: dict[str, Any], constants: dict[str, Any
         atom = single_symbol(symbol(name, 0))
         assert atom is not None
         low, high = span["min_val"], span["max_val"]
-        ranges[atom] = (0 if low is None else max(low, 0), inf if high is None else high)
+        ranges[atom] = (-inf if low is None else low, inf if high is None else high)
         reader.env.ranges[atom] = ranges[atom]
     facts = _facts(held["graph"], inputs, reader)
     program = ExportedProgram(

@@ -47,7 +47,8 @@ def program_json(program: ExportedProgram) -> Json:
     graph = writer.graph(program.graph_module)
     ranges = {}
     for atom, (low, high) in program._ranges.items():
-        ranges[atom.name] = {"min_val": int(low), "max_val": None if high == float("inf") else int(high)}
+        bounds = [None if abs(bound) == float("inf") else int(bound) for bound in (low, high)]
+        ranges[atom.name] = dict(zip(("min_val", "max_val"), bounds))
     return {
         "graph_module": {
             "graph": graph,
