@@ -38,6 +38,7 @@ from flambeau._dynamo import (
     new_modules,
     scalars,
     sequences,
+    size_floats,
 )
 from flambeau._dynamo.arrays import ArrayMethod
 from flambeau._dynamo.breaks import Unsupported, UserError
@@ -447,6 +448,10 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
     owner = getattr(function, "__self__", None)
     if isinstance(owner, types.ModuleType) or owner is None:
         if function in SAFE:
+            if not kwargs and size_floats.apply_to(function, *args):
+                return native(tracer.builder.call_number, function, *args)
+            if size_floats.is_whole(function, args):
+                return native(function, args[0].of_sizes)
             args = tuple(_plain_text(sequences.opened(tracer, a)) for a in args)
             if all(is_transparent(a) for a in args) and all(is_transparent(a) for a in kwargs.values()):
                 return native(function, *args, **kwargs)

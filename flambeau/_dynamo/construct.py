@@ -7,6 +7,7 @@ import collections
 import enum
 import functools
 import itertools
+import math
 import operator
 import types
 import weakref
@@ -15,7 +16,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import arrays, breaks, gradients, mappings, wrappers
+from flambeau._dynamo import arrays, breaks, gradients, mappings, size_floats, wrappers
 from flambeau._dynamo.arrays import ArrayMethod
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import (
@@ -290,6 +291,10 @@ def _number(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"{cls.__name__} of an object")
     if cls is int and len(args) == 1 and type(args[0]) is SymInt:
         return args[0]
+    if cls is int and len(args) == 1 and size_floats.is_whole(math.trunc, args):
+        return native(math.trunc, args[0].of_sizes)
+    if cls is float and len(args) == 1 and type(args[0]) is SymInt and size_floats.apply_to(float, args[0]):
+        return native(tracer.builder.call_number, float, args[0])
     if cls is float and len(args) == 1 and type(args[0]) is TracedNumber and type(args[0].hint) is float:
         return args[0]
     if cls in (int, float) and len(args) == 1 and type(args[0]) is TracedTensor:

@@ -11,7 +11,6 @@ import functools
 import itertools
 import json
 import logging
-import math
 import operator
 import re
 import sys
@@ -681,7 +680,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (operator.setitem, store_subscript), (abs, _unary(abs, "__abs__")), (operator.neg, _unary(operator.neg, "__neg__")),
         (operator.pos, _unary(operator.pos, "__pos__")), (operator.invert, _unary(operator.invert, "__invert__")),
         (operator.abs, _unary(abs, "__abs__")), (operator.index, _unary(operator.index, "__index__")),
-        (math.sqrt, _natively(math.sqrt)), (functools.update_wrapper, _update_wrapper),
+        (functools.update_wrapper, _update_wrapper),
         (issubclass, _issubclass), (itertools.chain.from_iterable, _chain_from_iterable),
         (_C._set_grad_enabled, _mode(_C._set_grad_enabled)), (_C.is_grad_enabled, _natively(_C.is_grad_enabled)),
         (_C.is_inference_mode_enabled, lambda tracer: tracer.modes.inference), (_C._set_inference_mode, _set_inference),

@@ -6,13 +6,13 @@ import enum
 import linecache
 import operator
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import breaks, overriding, wrappers
+from flambeau._dynamo import breaks, overriding, size_floats, wrappers
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import CONSTANTS, LITERALS, Function, OverridableFunction, Size, is_result_tuple
 from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
@@ -95,7 +95,12 @@ class GraphBuilder:
         return node
 
     def call_number(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Arithmetic with floats that are inputs of the graph."""
+        """Arithmetic with floats that are inputs of the graph, or computed from sizes."""
+        if size_floats.apply_to(function, *args):
+            return size_floats.call(self, function, *args)
+        args = tuple(a.specialize() if isinstance(a, TracedNumber) and a.of_sizes is not None else a for a in args)
+        if not any(isinstance(a, TracedNumber) for a in args):
+            return function(*args)
         hints = [a.hint if isinstance(a, TracedNumber) else int(a) if type(a) is SymInt else a for a in args]
         try:
             result = function(*hints)
@@ -165,6 +170,9 @@ class GraphBuilder:
             result = None  # a mask says where to write; nothing gets a new shape
         except Exception as error:
             raise Unsupported(breaks.OPERATOR_FAILED, f"{name}: {error}") from None
+        if self._decides_shapes(op, target, args, kwargs, result):
+            args, kwargs = _with_numbers((args, kwargs), TracedNumber.specialize)
+            return self._record(op, target, args, kwargs)
         self._follow_write(versions)
         if name not in _DETACHED:
             self.runs.append(([t for t, _ in versions], list(tensors_in((result,)))))
@@ -192,6 +200,23 @@ class GraphBuilder:
         if result is None:
             return None
         return self.add_tensor(node, result) if isinstance(result, _C.Tensor) else self._sequence(node, result)
+
+    def _decides_shapes(self, op: str, target: Any, args: Any, kwargs: Any, result: Any) -> bool:
+        """Whether a float of the graph decides on the shape of a result, as in arange: with another float it has another."""
+        if getattr(target, "__module__", "") == "_operator" or not _holds_number((*args, *kwargs.values())):
+            return False
+        if is_inplace(op, target) or kwargs.get("out") is not None:
+            return False
+        shapes = [tuple(hint_of(n) for n in t.shape) for t in tensors_in((result,))]
+        for factor in (0.5, 2.0):
+            try:
+                changed = _with_numbers((args, kwargs), lambda number: number.hint * factor)  # noqa: B023
+                other = self._run_fake(op, target, _fake_of(changed[0], ""), _fake_of(changed[1], ""))
+            except Exception:
+                continue
+            if [tuple(hint_of(n) for n in t.shape) for t in tensors_in((other,))] != shapes:
+                return True
+        return False
 
     def _follow_write(self, versions: list[tuple[Any, int]]) -> None:
         """A write that brings in a gradient makes the tensor and all views of it require one."""
@@ -404,6 +429,23 @@ def _fake_of(value: Any, name: str) -> Any:
     if isinstance(value, (int, float)) and isinstance(value, enum.Enum):
         return value.value
     raise Unsupported(breaks.UNKNOWN_CALL, f"{name} of {cls.__name__}")
+
+
+def _holds_number(values: Iterable[Any]) -> bool:
+    return any(
+        (type(v) is TracedNumber and type(v.hint) is float) or (type(v) in (tuple, list) and _holds_number(v))
+        for v in values
+    )
+
+
+def _with_numbers(value: Any, change: Callable[[TracedNumber], Any]) -> Any:
+    """Arguments with other numbers in place of those of the graph."""
+    cls = type(value)
+    if cls is TracedNumber:
+        return change(value) if type(value.hint) is float else value
+    if cls is tuple or cls is list:
+        return cls([_with_numbers(v, change) for v in value])
+    return {k: _with_numbers(v, change) for k, v in value.items()} if cls is dict else value
 
 
 def is_inplace(op: str, target: Any) -> bool:

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from flambeau._dynamo import arrays, breaks, mappings, sequences
+from flambeau._dynamo import arrays, breaks, mappings, sequences, size_floats
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import CONSTANTS, has_default_equality, lookup_type
@@ -130,8 +130,11 @@ def binary(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
             right = plain(right)
             if not _is_text_safe(right):
                 raise Unsupported(breaks.PRINT, "formatting")
+        if size_floats.apply_to(_OPERATORS[base][1], left, right):
+            return native(tracer.builder.call_number, _OPERATORS[base][1], left, right)
         if left_type is SymInt or right_type is SymInt:
-            return _symbolic_binary(function, plain if symbol in _INEXACT else None, left, right)
+            inexact = symbol in _INEXACT and not (base == "**" and type(right) is int and right >= 0)
+            return _symbolic_binary(function, plain if inexact else None, left, right)
         return native(function, left, right)
     if left_type is TracedTensor or right_type is TracedTensor:
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of a tensor and {right_type.__name__}")
@@ -229,7 +232,8 @@ def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
             if isinstance(left, CONTAINERS) and type(left) is type(right) and symbol in ("==", "!="):
                 return _compare_containers(tracer, symbol, left, right)
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"{symbol} of {left_type.__name__} and {right_type.__name__}")
-        if left_type in SYMBOLIC or right_type in SYMBOLIC:
+        left, right = size_floats.compared(left, right)
+        if type(left) in SYMBOLIC or type(right) in SYMBOLIC:
             answer = native(_COMPARISONS[symbol], left, right)
             depends_on_data = type(answer) is SymBool and answer.hint is None
             return answer if depends_on_data else native(bool, answer)

@@ -19,6 +19,7 @@ from flambeau._dynamo.bytecode import runs_code_on_exit
 if TYPE_CHECKING:
     from flambeau._dynamo.source import Source
     from flambeau._dynamo.trace import Tracer
+    from flambeau.ops.symbolic.numbers import SymFloat
 
 
 class _Null:
@@ -149,7 +150,7 @@ class TracedNumber:
     It can be calculated with; where its value decides something, the floats it came from are guarded.
     """
 
-    __slots__ = ("tracer", "node", "hint", "source", "roots", "unknown")
+    __slots__ = ("tracer", "node", "hint", "source", "roots", "unknown", "of_sizes")
 
     def __init__(
         self,
@@ -159,6 +160,7 @@ class TracedNumber:
         source: Source | None,
         roots: dict[Source, float],
         unknown: breaks.Record | None = None,
+        of_sizes: SymFloat | None = None,
     ) -> None:
         self.tracer = tracer
         self.node = node
@@ -166,11 +168,14 @@ class TracedNumber:
         self.source = source
         self.roots = roots
         self.unknown = unknown  # read from a tensor or drawn: the hint means nothing
+        self.of_sizes = of_sizes  # how it is computed, if from sizes alone
 
     def specialize(self) -> float:
         """The value, assumed from now on."""
         if self.unknown:
             raise Unsupported(self.unknown, "that the program depends on")
+        if self.of_sizes is not None:
+            return float(self.of_sizes)
         for source, value in self.roots.items():
             source.checks.pop(("float", None), None)
             source.check("equals", value)

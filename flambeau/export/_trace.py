@@ -11,6 +11,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
+from flambeau._dynamo import size_floats
 from flambeau._dynamo.exc import UserError
 from flambeau._dynamo.full_graph import FullGraph, capture_full_graph
 from flambeau._dynamo.functions import AUTOCAST_SWITCHES
@@ -41,7 +42,7 @@ from flambeau.fx.node import Node
 from flambeau.ops.as_aten import decompositions
 from flambeau.ops.recording import refused
 from flambeau.ops.symbolic.expr import single_symbol
-from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt
+from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, float_of
 from flambeau.utils import _pytree as pytree
 
 SYM_SIZE = fl.ops.aten.sym_size.int
@@ -125,6 +126,8 @@ class Runner(Interpreter):
             return self._map(target._map[0], args[: target._map[1]], args[target._map[1] :])
         elif getattr(target, "is_higher_order", False):
             return self._recorded_again(target, args)
+        elif size_floats.converts(target) and any(isinstance(a, (SymInt, SymFloat)) for a in args):
+            return float_of(target, *args)
         elif getattr(target, "__module__", "") == "captured":
             with fl.no_grad():  # an autograd.Function: its forward is what is exported
                 return super().call_function(target, args, kwargs)

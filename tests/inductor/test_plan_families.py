@@ -1,5 +1,6 @@
 """Graphs for sizes that were not recorded, made from those that were: when they are, and that they are right."""
 
+import math
 import random
 import threading
 
@@ -341,3 +342,23 @@ def test_many_sizes_are_bounded_in_memory():
     for rows in [4, 700, 301, *range(5, 700, 2), 5, 7]:
         x = fl.full((rows, 2), 0.5)
         fl.testing.assert_close(compiled(x), (x * 2).tanh().sum(0) + x, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        lambda n: 3.0 / n,
+        lambda n: n**0.5,
+        lambda n: 1 / math.sqrt(n),
+        lambda n: 2 * n**-0.5,
+        lambda n: -1 / n,
+        lambda n: math.log(n),
+        lambda n: 1 / math.log2(n),
+    ],
+)
+def test_floats_of_sizes_are_not_recorded(number):
+    run = Counted(lambda x: x.sin() * number(x.shape[0]))
+    for rows in (7, 41, 13, 19, 10, 23, 37):
+        run((rows, 6))
+    assert any(run.made)
+    assert not run.made[0]

@@ -45,11 +45,12 @@ from flambeau.utils import _pytree as pytree
 Json = Any
 _ARITHMETIC = {
     f"_operator.{name}": getattr(operator, name)
-    for name in "add sub mul floordiv mod neg truediv pow eq ne lt le gt ge and_ or_ not_ getitem lshift rshift".split()
+    for name in "add sub mul floordiv mod neg truediv pow eq ne lt le gt ge and_ or_ not_ getitem lshift rshift abs".split()
 }
 _ARITHMETIC |= {f"torch.{name}": getattr(fl, name) for name in "sym_max sym_min sym_int sym_float sym_not".split()}
 _ARITHMETIC |= {f"flambeau.switch.{function.__name__}": function for function in AUTOCAST_SWITCHES}
-_ARITHMETIC |= {f"math.{function.__name__}": function for function in (math.trunc, math.ceil, math.floor)}
+_ARITHMETIC |= {f"math.{name}": function for name, function in vars(math).items() if callable(function)}
+_ARITHMETIC["torch.sym_sqrt"] = math.sqrt
 
 
 def read_program(document: Json, state: dict[str, Any], constants: dict[str, Any], examples: Any) -> ExportedProgram:

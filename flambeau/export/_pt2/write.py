@@ -357,6 +357,12 @@ def _unknown(value: Any) -> Json:
     return None
 
 
+# Arithmetic on sizes by Python's own functions.
+_BUILTIN: dict[Any, str] = {
+    max: "torch.sym_max", min: "torch.sym_min", float: "torch.sym_float", math.sqrt: "torch.sym_sqrt", abs: "_operator.abs",
+}  # fmt: skip
+
+
 def _target_text(target: Any) -> str:
     if getattr(target, "namespace", None) == "aten":
         return f"torch.ops.aten.{target.__name__}"
@@ -365,6 +371,10 @@ def _target_text(target: Any) -> str:
     for name in ("sym_max", "sym_min", "sym_int", "sym_float", "sym_not"):
         if target is getattr(fl, name, None):
             return f"torch.{name}"
+    if target in _BUILTIN:
+        return _BUILTIN[target]
+    if getattr(math, getattr(target, "__name__", ""), None) is target:
+        return f"math.{target.__name__}"
     if getattr(operator, getattr(target, "__name__", ""), None) is target:
         return f"_operator.{target.__name__}"
     raise SerializeError(f"[export.save] expected operators, got {getattr(target, '__name__', target)}()")

@@ -141,7 +141,7 @@ class Record:
         if isinstance(value, (SymFloat, SymBool)) and value.hint is None:
             return self.number(value)
         if isinstance(value, SymFloat):
-            return float(value)
+            return self.float_node(value)
         if isinstance(value, SymBool):
             return bool(value)
         if isinstance(value, (list, tuple)):
@@ -156,8 +156,18 @@ class Record:
         if node is not None:
             return node
         if isinstance(value, SymFloat):
-            return float(value)
+            return self.float_node(value)
         return self.condition_node(value.condition)
+
+    def float_node(self, value: SymFloat) -> Any:
+        """The node of a float that is computed from sizes."""
+        if value.call is None:
+            return float(value)
+        if value.text not in self.numbers:
+            function, args = value.call
+            self.numbers[value.text] = self._call(function, *map(self.argument, args))
+            self.numbers[value.text].meta["val"] = value
+        return self.numbers[value.text]
 
     def condition_node(self, condition: Condition) -> Any:
         """A node that computes a condition on sizes."""
@@ -200,10 +210,10 @@ class Record:
             node = self._call(function, node, self.size_node(arg))
         return node
 
-    def _call(self, function: Callable[..., Any], a: Any, b: Any) -> Any:
-        if not isinstance(a, Node) and not isinstance(b, Node):
-            return function(a, b)
-        return self.tracer.create_node("call_function", function, (a, b), {})
+    def _call(self, function: Callable[..., Any], *args: Any) -> Any:
+        if not any(isinstance(a, Node) for a in args):
+            return function(*args)
+        return self.tracer.create_node("call_function", function, args, {})
 
     def call(self, op: OpOverload, args: Any, kwargs: Any, result: Any) -> None:
         """Add the node of a call that returned `result`."""

@@ -235,7 +235,7 @@ class SymBool:
 class SymFloat:
     """A float computed from symbolic integers: how, and its value at the hints."""
 
-    __slots__ = ("text", "env", "hint", "compute", "ratio")
+    __slots__ = ("text", "env", "hint", "compute", "ratio", "call")
 
     def __init__(
         self,
@@ -244,12 +244,14 @@ class SymFloat:
         hint: float | None,
         compute: Callable[[Any], float],
         ratio: tuple[Expr, int] | None = None,
+        call: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
     ) -> None:
         self.text = text
         self.env = env
         self.hint = hint
         self.compute = compute
         self.ratio = ratio  # numerator and denominator, where the value is a fraction of integers
+        self.call = call  # the function that gives it, and its arguments
 
     __torch_function__ = staticmethod(_handle)
 
@@ -337,19 +339,22 @@ class SymFloat:
         return float(self).is_integer()
 
     def __eq__(self, other: object) -> Any:
-        return float(self) == other
+        return _compare_floats(operator.eq, self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return _compare_floats(operator.ne, self, other)
 
     def __lt__(self, other: Any) -> Any:
-        return float(self) < other
+        return _compare_floats(operator.lt, self, other)
 
     def __le__(self, other: Any) -> Any:
-        return float(self) <= other
+        return _compare_floats(operator.le, self, other)
 
     def __gt__(self, other: Any) -> Any:
-        return float(self) > other
+        return _compare_floats(operator.gt, self, other)
 
     def __ge__(self, other: Any) -> Any:
-        return float(self) >= other
+        return _compare_floats(operator.ge, self, other)
 
 
 # ---------------------------------------------------------------------------------------------- helpers
@@ -440,6 +445,24 @@ def _compare(
     return otherwise
 
 
+def _compare_floats(compare: Callable[[Any, Any], Any], a: SymFloat, b: Any) -> Any:
+    """A comparison of fractions of sizes is one of sizes; other floats become numbers."""
+    if isinstance(b, (int, float, SymInt, SymFloat)) and a.ratio is not None:
+        other = _fraction(b)
+        if other is not None:
+            (x, d), (y, e) = a.ratio, other
+            left = wrap(exprs.scale(x, e), a.env, None if a.hint is None else _whole(a.hint, d) * e)
+            hint = hint_of(b) if not isinstance(b, (SymInt, SymFloat)) or b.hint is not None else None
+            right = wrap(exprs.scale(y, d), a.env, None if hint is None else _whole(hint, e) * d)
+            return compare(left, right)
+    return compare(float(a), float(b) if isinstance(b, SymFloat) else b)
+
+
+def _whole(value: float, denominator: int) -> int:
+    """The numerator of a fraction whose value is known."""
+    return round(value * denominator)
+
+
 def _logic(kind: str, a: SymBool, b: Any) -> Any:
     if isinstance(b, bool):
         return (a if b else False) if kind == "and" else (True if b else a)
@@ -469,26 +492,27 @@ def _float(sign: str, compute: Callable[..., Any], *args: Any) -> Any:
         ]
         return float(compute(*numbers))
 
-    return SymFloat(text, env, hint, at, _ratio(sign, *args))
+    return SymFloat(text, env, hint, at, _ratio(sign, *args), (compute, args))
+
+
+def float_of(function: Callable[..., Any], *args: Any) -> SymFloat:
+    """The float that a function of symbolic numbers gives."""
+    result = _float(_FLOAT_SIGNS.get(function, getattr(function, "__name__", "function")), function, *args)
+    assert isinstance(result, SymFloat)
+    return result
+
+
+_FLOAT_SIGNS: dict[Any, str] = {
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.pow: "**", operator.neg: "neg",
+    operator.abs: "abs",
+}  # fmt: skip
 
 
 def _ratio(sign: str, *args: Any) -> tuple[Expr, int] | None:
     """The value of an operation as a fraction, if its operands are fractions with small denominators."""
-    fractions: list[tuple[Expr, int]] = []
-    for a in args:
-        if type(a) is SymInt:
-            fractions.append((a.expr, 1))
-        elif type(a) is SymFloat:
-            if a.ratio is None:
-                return None
-            fractions.append(a.ratio)
-        else:
-            if not math.isfinite(a):
-                return None
-            top, bottom = a.as_integer_ratio()
-            if bottom > 4096:
-                return None
-            fractions.append((constant(top), bottom))
+    fractions = [f for a in args if (f := _fraction(a)) is not None]
+    if len(fractions) < len(args):
+        return None
     (x, d), (y, e) = fractions[0], fractions[-1]
     if sign == "neg":
         return exprs.scale(x, -1), d
@@ -503,6 +527,18 @@ def _ratio(sign: str, *args: Any) -> tuple[Expr, int] | None:
     if sign == "/" and y.is_constant and y.constant > 0:
         return exprs.scale(x, e), d * y.constant
     return None
+
+
+def _fraction(a: Any) -> tuple[Expr, int] | None:
+    """A number as numerator and denominator, if that is small."""
+    if type(a) is SymInt:
+        return a.expr, 1
+    if type(a) is SymFloat:
+        return a.ratio
+    if not math.isfinite(a):
+        return None
+    top, bottom = a.as_integer_ratio()
+    return None if bottom > 4096 else (constant(top), bottom)
 
 
 # ---------------------------------------------------------------------------------------------- functions
