@@ -588,11 +588,13 @@ namespace fl {{
 #define FL_DECLARE_LOOPS(name, n)                                              \\
   namespace v3 {{ extern const PointwiseLoop name[n][kLoopSlots]; }}        \\
   namespace v4 {{ extern const PointwiseLoop name[n][kLoopSlots]; }}        \\
+  namespace neon {{ extern const PointwiseLoop name[n][kLoopSlots]; }}      \\
   static auto picked_##name() {{ return FL_PICK(name); }}
 
 #define FL_DECLARE_REDUCTION(name)                                   \\
   namespace v3 {{ extern const ReduceLoops name[kReduceSlots]; }}      \\
   namespace v4 {{ extern const ReduceLoops name[kReduceSlots]; }}      \\
+  namespace neon {{ extern const ReduceLoops name[kReduceSlots]; }}    \\
   static auto picked_##name() {{ return FL_PICK(name); }}
 
 {chr(10).join(declarations)}

@@ -5,8 +5,6 @@
 // faster than oneDNN's own bfloat16 on processors that only emulate it; others run bfloat16 as it is.
 #include "ops/convolution.h"
 
-#include <xmmintrin.h>
-
 #include <algorithm>
 #include <complex>
 #include <cstring>
@@ -17,6 +15,7 @@
 #include "cpu/convolution/passes.h"
 #include "cpu/engine/capability.h"
 #include "cpu/engine/onednn.h"
+#include "cpu/engine/transpose.h"
 #include "cpu/gemm/gemm.h"
 
 namespace fl::cpu {
@@ -57,14 +56,10 @@ void copy_plane(const S* src, int64_t src_c, int64_t src_l, D* dst, int64_t dst_
           for (int64_t l = l0; l < l1; l += 4)
             for (int64_t c = c0; c < c1; c += 4) {
               const float* s = src + c * src_c + l;
-              __m128 r0 = _mm_loadu_ps(s), r1 = _mm_loadu_ps(s + src_c);
-              __m128 r2 = _mm_loadu_ps(s + 2 * src_c), r3 = _mm_loadu_ps(s + 3 * src_c);
-              _MM_TRANSPOSE4_PS(r0, r1, r2, r3);
               float* d = dst + l * dst_l + c;
-              _mm_storeu_ps(d, r0);
-              _mm_storeu_ps(d + dst_l, r1);
-              _mm_storeu_ps(d + 2 * dst_l, r2);
-              _mm_storeu_ps(d + 3 * dst_l, r3);
+              const float* const rows[4] = {s, s + src_c, s + 2 * src_c, s + 3 * src_c};
+              float* const columns[4] = {d, d + dst_l, d + 2 * dst_l, d + 3 * dst_l};
+              transpose_4(rows, columns);
             }
           continue;
         }

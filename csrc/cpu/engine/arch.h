@@ -5,21 +5,25 @@
 
 namespace fl {
 
+#if defined(FL_HAS_V4)
 // Whether AVX-512 (x86-64-v4) can run here.
 inline bool has_v4() {
   static const bool yes = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   return yes;
 }
+#endif
 
 }  // namespace fl
 
-// What `name` is in the best instruction set that was built and runs here. FL_HAS_V3 and FL_HAS_V4 say which
-// were.
+// What `name` is in the best instruction set that was built and runs here. FL_HAS_V3, FL_HAS_V4 and
+// FL_HAS_NEON say which were.
 #if defined(FL_HAS_V3) && defined(FL_HAS_V4)
 #define FL_PICK(name) (has_v4() ? v4::name : v3::name)
 #elif defined(FL_HAS_V4)
 #define FL_PICK(name) v4::name
+#elif defined(FL_HAS_NEON)
+#define FL_PICK(name) neon::name
 #else
 #define FL_PICK(name) v3::name
 #endif
@@ -30,6 +34,9 @@ inline bool has_v4() {
   extern type name;                 \
   }                                 \
   namespace v4 {                    \
+  extern type name;                 \
+  }                                 \
+  namespace neon {                  \
   extern type name;                 \
   }                                 \
   inline type& picked_##name() {    \

@@ -1,9 +1,9 @@
 // Finishing 8-bit integer products: zeros are taken out, sums become floats, then results. See byte_finish.h.
 #include "cpu/gemm/byte_finish.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "cpu/gemm/pack.h"
 
@@ -88,6 +88,7 @@ void activate(const ByteFinish& f, const ByteWindow& w, float* values) {
   finish_window(step, values, w.rows, w.columns);
 }
 
+#ifdef FL_X86
 // 8 floats as integers on a grid, rounded to even, still 32 bits wide. NaN becomes the least.
 FL_INLINE __m256i quantize_8(const float* x, __m256 inverse, __m256i zero) {
   // Beyond +-1e6 every grid is left, and integers must not overflow.
@@ -117,6 +118,20 @@ void quantize_any(const float* x, int64_t n, float scale, int32_t zero, T* out) 
   eight(rest, bytes);
   std::copy_n(bytes, n - j, out + j);
 }
+#else
+// Floats as integers on a grid, rounded to even. NaN becomes the least.
+template <class T>
+void quantize_any(const float* x, int64_t n, float scale, int32_t zero, T* out) {
+  constexpr float bound = 1.0e6f;  // beyond it every grid is left, and integers must not overflow
+  constexpr int32_t least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
+  const float inverse = 1.0f / scale;
+  for (int64_t j = 0; j < n; ++j) {
+    const float scaled = x[j] * inverse, low = scaled > -bound ? scaled : -bound;
+    const int32_t whole = int32_t(std::nearbyint(low < bound ? low : bound)) + zero;
+    out[j] = T(std::min(std::max(whole, least), most));
+  }
+}
+#endif
 
 template <class T>
 void store_rows(const ByteFinish& f, const ByteWindow& w, const float* values) {
@@ -147,6 +162,7 @@ void store(const ByteFinish& f, const ByteWindow& w, const float* values) {
 
 // ---- the usual case in one pass ----------------------------------------------------------------
 
+#ifdef FL_X86
 // Whether one pass with AVX-512 does all: bytes to bytes, rows on one grid, at most a residual of bytes and
 // relu.
 bool is_usual(const ByteFinish& f, const ByteWindow& w) {
@@ -226,6 +242,7 @@ FL_AVX512 void finish_usual(const ByteFinish& f, const ByteWindow& w) {
     }
   }
 }
+#endif
 
 }  // namespace
 
@@ -237,7 +254,9 @@ void quantize_row(const float* x, int64_t n, float scale, int32_t zero, int8_t* 
 }
 
 void finish_bytes(const ByteFinish& f, const ByteWindow& w) {
+#ifdef FL_X86
   if (is_usual(f, w)) return finish_usual(f, w);
+#endif
   take_out_zeros(f, w);
   if (!f.b_scales) {
     for (int64_t i = 0; i < w.rows; ++i)

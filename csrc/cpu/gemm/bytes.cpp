@@ -1,8 +1,6 @@
 // 8-bit integer products: see bytes.h.
 #include "cpu/gemm/bytes.h"
 
-#include <immintrin.h>
-
 #include <cmath>
 
 #include "cpu/gemm/byte_finish.h"

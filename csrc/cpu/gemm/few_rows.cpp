@@ -3,8 +3,6 @@
 // Such products take as long as reading B does, which is read once, in the order of memory. Columns that lie
 // along k are multiplied as they are. Rows that lie along n are joined into units for a small part of B at a
 // time, which stays in the first cache.
-#include <immintrin.h>
-
 #include <cmath>
 
 #include "cpu/engine/capability.h"
@@ -45,6 +43,7 @@ class CopiedRows {
 // ---- columns along k ---------------------------------------------------------------------------
 
 // out[i][j] = row i . column j, for ROWS rows of bytes and COLUMNS columns that lie `b_col` apart.
+#ifdef FL_X86
 template <int ROWS, int COLUMNS>
 FL_VNNI void dot_block(const uint8_t* a, int64_t a_row, const int8_t* b, int64_t b_col, int64_t k,
                        int32_t* out, int64_t out_row) {
@@ -70,6 +69,19 @@ FL_VNNI void dot_block(const uint8_t* a, int64_t a_row, const int8_t* b, int64_t
 #pragma GCC unroll 4
     for (int j = 0; j < COLUMNS; ++j) out[i * out_row + j] = _mm512_reduce_add_epi32(sums[i][j]);
 }
+#else
+template <int ROWS, int COLUMNS>
+void dot_block(const uint8_t* a, int64_t a_row, const int8_t* b, int64_t b_col, int64_t k, int32_t* out,
+               int64_t out_row) {
+  for (int i = 0; i < ROWS; ++i)
+    for (int j = 0; j < COLUMNS; ++j) {
+      int32_t sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t p = 0; p < k; ++p) sum += int32_t(a[i * a_row + p]) * int32_t(b[j * b_col + p]);
+      out[i * out_row + j] = sum;
+    }
+}
+#endif
 
 template <int COLUMNS>
 void dot_rows(const CopiedRows& a, int64_t rows, const int8_t* b, int64_t b_col, int64_t k, int32_t* out,
@@ -142,7 +154,8 @@ void multiply_joined(const UnitSet& set, int64_t m, const CopiedRows& a, int64_t
 bool multiplies_few_rows(int64_t m, int64_t k, int64_t b_row, int64_t b_col) {
   const UnitSet& set = byte_units();
   const bool along = b_row == 1 || (b_col == 1 && !set.rows_only);
-  return m <= kFewByteRows && k > 0 && along && set.elements == 4 && has_capability(Capability::Avx512Vnni);
+  return m <= kFewByteRows && k > 0 && along && set.elements == 4 &&
+         (has_capability(Capability::Avx512Vnni) || has_capability(Capability::NeonDot));
 }
 
 void multiply_few_rows(int64_t m, const ByteRows& source, int64_t k, int64_t n, const int8_t* b,

@@ -2,13 +2,12 @@
 // which the tile kernels walk.
 #pragma once
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #include "core/dtype.h"
+#include "cpu/engine/transpose.h"
 #include "cpu/gemm/tiles.h"
 
 namespace fl::cpu::products {
@@ -28,20 +27,30 @@ FL_INLINE float widen(BFloat16 x) {
   return float(x);
 }
 
-FL_AVX2 inline void widen_half_f16c(const Half* src, float* dst, int64_t n) {
+#ifdef FL_X86
+FL_AVX2 inline void widen_half(const Half* src, float* dst, int64_t n) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8)
     _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i))));
   for (; i < n; ++i) dst[i] = float(src[i]);
 }
 
-FL_AVX2 inline void narrow_half_f16c(const float* src, Half* dst, int64_t n) {
+FL_AVX2 inline void narrow_half(const float* src, Half* dst, int64_t n) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + i),
                      _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
   for (; i < n; ++i) dst[i] = Half(src[i]);
 }
+#else
+inline void widen_half(const Half* src, float* dst, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) dst[i] = float(src[i]);
+}
+
+inline void narrow_half(const float* src, Half* dst, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) dst[i] = Half(src[i]);
+}
+#endif
 
 template <class S, class T>
 void widen_row(const S* src, T* dst, int64_t n) {
@@ -60,7 +69,7 @@ void widen_row(const S* src, T* dst, int64_t n) {
     else
       std::memcpy(dst, src, bytes);
   } else {
-    if constexpr (std::is_same_v<S, Half>) return widen_half_f16c(src, dst, n);
+    if constexpr (std::is_same_v<S, Half>) return widen_half(src, dst, n);
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) dst[i] = widen(src[i]);
   }
@@ -82,13 +91,10 @@ FL_INLINE void interleave4(const float* const r[4], float* dst, int64_t width, i
   constexpr int64_t swap = PAIRS ? 1 : 0;
   int64_t p = 0;
   for (; p + 4 <= n; p += 4) {
-    __m128 a = _mm_loadu_ps(r[0] + p), b = _mm_loadu_ps(r[1] + p);
-    __m128 c = _mm_loadu_ps(r[2] + p), d = _mm_loadu_ps(r[3] + p);
-    _MM_TRANSPOSE4_PS(a, b, c, d);
-    _mm_storeu_ps(dst + (p + swap) * width, a);
-    _mm_storeu_ps(dst + (p + 1 - swap) * width, b);
-    _mm_storeu_ps(dst + (p + 2 + swap) * width, c);
-    _mm_storeu_ps(dst + (p + 3 - swap) * width, d);
+    const float* const rows[4] = {r[0] + p, r[1] + p, r[2] + p, r[3] + p};
+    float* const columns[4] = {dst + (p + swap) * width, dst + (p + 1 - swap) * width,
+                               dst + (p + 2 + swap) * width, dst + (p + 3 - swap) * width};
+    transpose_4(rows, columns);
   }
   for (; p < n; ++p)
     for (int i = 0; i < 4; ++i) dst[((p | swap) < n ? p ^ swap : p) * width + i] = r[i][p];

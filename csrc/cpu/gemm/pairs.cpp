@@ -7,8 +7,6 @@
 namespace fl::cpu::products {
 namespace {
 
-#define FL_BFLOAT16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")))
-
 using Bits = uint16_t;
 
 const Bits* bits(const BFloat16* p) {
@@ -25,6 +23,7 @@ constexpr int64_t kConflict = 512;
 
 // ---- results -----------------------------------------------------------------------------------
 
+#ifdef FL_X86
 // Rounds 16 floats to bfloat16, ties to even; NaN stays one.
 FL_AVX512 inline void store_rounded(BFloat16* to, __m512 x, __mmask16 lanes) {
   const __m512i whole = _mm512_castps_si512(x);
@@ -54,6 +53,16 @@ FL_AVX512 void store_sums(const float* sums, int64_t sums_row, const BFloat16* b
     }
   }
 }
+#else
+void store_sums(const float* sums, int64_t sums_row, const BFloat16* bias, bool relu, BFloat16* to,
+                int64_t to_row, int64_t rows, int64_t cols) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j) {
+      const float x = sums[i * sums_row + j] + (bias ? float(bias[j]) : 0.0f);
+      to[i * to_row + j] = BFloat16(relu && x < 0.0f ? 0.0f : x);
+    }
+}
+#endif
 
 template <class D>
 void store_window(const Product<BFloat16, float, D>& p, const float* sums, int64_t width, int64_t i0,
@@ -124,6 +133,9 @@ UnitDepth depth_of(const UnitSet& set, int64_t k) {
 constexpr int64_t kFewRows = 8;   // that read B where it lies
 constexpr int64_t kFewTiles = 4;  // the same beside AMX, whose tiles are so much quicker
 
+#ifdef FL_X86
+#define FL_BFLOAT16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")))
+
 // Dots of ROWS rows of A with COLUMNS columns of B, all of them along k.
 template <int ROWS, int COLUMNS>
 FL_BFLOAT16 void dot_block(const Bits* a, int64_t a_row, const Bits* b, int64_t b_col, int64_t k, float* sums,
@@ -151,6 +163,25 @@ FL_BFLOAT16 void dot_block(const Bits* a, int64_t a_row, const Bits* b, int64_t 
 #pragma GCC unroll 2
     for (int j = 0; j < COLUMNS; ++j) sums[i * sums_row + j] = _mm512_reduce_add_ps(total[i][j]);
 }
+#else
+template <int ROWS, int COLUMNS>
+void dot_block(const Bits* a, int64_t a_row, const Bits* b, int64_t b_col, int64_t k, float* sums,
+               int64_t sums_row) {
+  const auto value = [](Bits bits) {
+    const uint32_t whole = uint32_t(bits) << 16;
+    float x;
+    std::memcpy(&x, &whole, 4);
+    return x;
+  };
+  for (int i = 0; i < ROWS; ++i)
+    for (int j = 0; j < COLUMNS; ++j) {
+      float sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t p = 0; p < k; ++p) sum += value(a[i * a_row + p]) * value(b[j * b_col + p]);
+      sums[i * sums_row + j] = sum;
+    }
+}
+#endif
 
 using DotBlock = void (*)(const Bits*, int64_t, const Bits*, int64_t, int64_t, float*, int64_t);
 template <int COLUMNS>

@@ -63,7 +63,7 @@ void finish_tile(const Product<S, T, D>& g, const T* tile, int64_t tile_row, int
       for (int64_t j = 0; j < cols; ++j) line[j] = line[j] < T(0) ? T(0) : line[j];
     if constexpr (std::is_same_v<D, Half>) {
       if (g.c_col == 1) {
-        narrow_half_f16c(line, c, cols);
+        narrow_half(line, c, cols);
         continue;
       }
     }

@@ -49,8 +49,12 @@ namespace {
     }                                                                                                       \
   };
 
+#ifdef FL_X86
 FL_DEFINE_TILE(Avx512Tile, FL_AVX512, 64)
 FL_DEFINE_TILE(Avx2Tile, FL_AVX2, 32)
+#else
+FL_DEFINE_TILE(NeonTile, , 16)
+#endif
 #undef FL_DEFINE_TILE
 
 template <class T, class Set, int ROWS>
@@ -67,10 +71,14 @@ void fill(TileSet<T>& set, int bytes) {
 template <class T>
 TileSet<T> best_tiles() {
   TileSet<T> set;
+#ifdef FL_X86
   if (isa() == Isa::Avx512)
     fill<T, Avx512Tile, 14>(set, 64);
   else
     fill<T, Avx2Tile, 6>(set, 32);
+#else
+  fill<T, NeonTile, 12>(set, 16);
+#endif
   return set;
 }
 

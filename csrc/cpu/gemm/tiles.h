@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cpu/engine/capability.h"
+#include "cpu/engine/x86.h"
 
 namespace fl::cpu::products {
 
@@ -11,12 +12,18 @@ namespace fl::cpu::products {
 #define FL_AVX2 __attribute__((target("avx2,fma,f16c")))
 #define FL_INLINE inline __attribute__((always_inline))
 
-enum class Isa { Avx2, Avx512 };
+enum class Isa { Avx2, Avx512, Neon };
 
+#ifdef FL_X86
 inline Isa isa() {
   static const Isa best = has_capability(Capability::Avx512) ? Isa::Avx512 : Isa::Avx2;
   return best;
 }
+#else
+constexpr Isa isa() {
+  return Isa::Neon;
+}
+#endif
 
 constexpr int kMaxRows = 14;
 constexpr int kMaxWidth = 32;  // floats in two AVX-512 vectors

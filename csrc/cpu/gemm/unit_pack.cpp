@@ -8,6 +8,9 @@
 namespace fl::cpu::products {
 namespace {
 
+#ifdef FL_X86
+#define FL_UNITS FL_AVX512
+
 FL_INLINE __mmask16 first_lanes(int64_t n) {
   return n >= 16 ? __mmask16(0xffff) : __mmask16((1u << n) - 1);
 }
@@ -56,6 +59,14 @@ FL_AVX512 inline void transpose_16(const char* from, int64_t stride, int64_t row
   }
 }
 
+#else
+#define FL_UNITS
+
+inline void join_rows(const uint16_t* first, const uint16_t* second, uint32_t* to, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) to[j] = first[j] | (second ? uint32_t(second[j]) << 16 : 0);
+}
+#endif
+
 // One block of one panel whose elements lie along k.
 void pack_columns(const uint16_t* from, int64_t stride, int64_t count, int64_t k, uint32_t* to,
                   int64_t width) {
@@ -82,16 +93,21 @@ void fill_rest(uint32_t* to, int64_t width, int64_t count, int64_t used, int64_t
 
 }  // namespace
 
-FL_AVX512 void transpose_units(const char* from, int64_t stride, int64_t count, int64_t units, uint32_t* to,
-                               int64_t width) {
+FL_UNITS void transpose_units(const char* from, int64_t stride, int64_t count, int64_t units, uint32_t* to,
+                              int64_t width) {
+#ifdef FL_X86
   for (int64_t u = 0; u < units; u += 16)
     for (int64_t j = 0; j < count; j += 16)
       transpose_16(from + j * stride + u * 4, stride, std::min<int64_t>(16, count - j),
                    first_lanes(units - u), units - u, to + u * width + j, width);
+#else
+  for (int64_t u = 0; u < units; ++u)
+    for (int64_t j = 0; j < count; ++j) std::memcpy(to + u * width + j, from + j * stride + u * 4, 4);
+#endif
 }
 
-FL_AVX512 void pack_pairs(const uint16_t* from, int64_t stride, int64_t k_stride, int64_t count,
-                          const UnitDepth& depth, uint32_t* to, int64_t width, int64_t begin, int64_t end) {
+FL_UNITS void pack_pairs(const uint16_t* from, int64_t stride, int64_t k_stride, int64_t count,
+                         const UnitDepth& depth, uint32_t* to, int64_t width, int64_t begin, int64_t end) {
   constexpr int64_t together = 16;  // panels that are filled side by side, so that rows are read along
   for (int64_t b = 0; b < depth.blocks; ++b) {
     const int64_t k = depth.elements_in(b);
@@ -150,6 +166,7 @@ void pack_beside(const int8_t* from, int64_t k_stride, int64_t columns, int64_t 
   }
 }
 
+#ifdef FL_X86
 // 4 rows of 32 columns as units of 4 bytes, and the sums of columns.
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))) inline void join_bytes(
     const int8_t* const rows[4], uint32_t* to, __m512i& low_sums, __m512i& high_sums) {
@@ -182,6 +199,7 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))) void pa
   }
   _mm512_storeu_si512(sums, low), _mm512_storeu_si512(sums + 16, high);
 }
+#endif
 
 // One panel of columns that lie apart.
 template <class E>
@@ -189,7 +207,7 @@ void pack_apart(const int8_t* from, int64_t stride, int64_t k_stride, int64_t co
                 uint32_t* to, int64_t width, int32_t* sums) {
   constexpr int64_t each = 4 / sizeof(E);
   const bool moves =
-      sizeof(E) == 1 && k_stride == 1 && isa() == Isa::Avx512;  // units lie in memory as they should
+      sizeof(E) == 1 && k_stride == 1 && isa() != Isa::Avx2;  // units lie in memory as they should
   const int64_t moved = moves ? k / each : 0;
   if (moves) transpose_units(reinterpret_cast<const char*>(from), stride, columns, moved, to, width);
   for (int64_t j = 0; j < columns; ++j) {
@@ -217,10 +235,15 @@ void pack_integers(const int8_t* from, int64_t stride, int64_t k_stride, int64_t
     const int64_t columns = std::min(width, count - q * width);
     const int8_t* source = from + q * width * stride;
     std::fill_n(sums + q * width, width, 0);
+#ifdef FL_X86
     if (stride == 1 && sizeof(E) == 1 && width == 32 && columns == 32 &&
-        has_capability(Capability::Avx512Vnni))
+        has_capability(Capability::Avx512Vnni)) {
       pack_beside_32(source, k_stride, depth.k, panel, sums + q * width);
-    else if (stride == 1)
+      fill_rest(panel, width, columns, divide_up(depth.k, each), depth.units);
+      continue;
+    }
+#endif
+    if (stride == 1)
       pack_beside<E>(source, k_stride, columns, depth.k, panel, width, sums + q * width);
     else
       pack_apart<E>(source, stride, k_stride, columns, depth.k, panel, width, sums + q * width);

@@ -34,12 +34,12 @@ struct UnitDepth {
 
 // Packs panels [begin, end) of a matrix with `count` columns (or rows, for A): in panel q, unit u of column j
 // lies at to[(q * depth.units + u) * width + j] and holds two elements along k, zeros where there are none.
-// Requires AVX-512.
+// Requires AVX-512 on x86.
 void pack_pairs(const uint16_t* from, int64_t stride, int64_t k_stride, int64_t count, const UnitDepth& depth,
                 uint32_t* to, int64_t width, int64_t begin, int64_t end);
 
 // Units that lie along k, transposed: to[u * width + j] = the unit at from + j * stride + 4 u (stride counts
-// bytes), for j < count <= 32 and u < units. Requires AVX-512.
+// bytes), for j < count <= 32 and u < units. Requires AVX-512 on x86.
 void transpose_units(const char* from, int64_t stride, int64_t count, int64_t units, uint32_t* to,
                      int64_t width);
 

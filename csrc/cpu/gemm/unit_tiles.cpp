@@ -1,62 +1,10 @@
-// Kernels over units in vector registers: see units.h.
-#include <immintrin.h>
+// Kernels over units in the vector registers of x86: see units.h.
+#include "cpu/gemm/unit_tile.h"
 
-#include <algorithm>
-#include <cstring>
-
-#include "cpu/engine/capability.h"
-#include "cpu/gemm/units.h"
+#ifdef FL_X86
 
 namespace fl::cpu::products {
 namespace {
-
-inline __attribute__((always_inline)) int unit_at(const char* p) {
-  int unit;
-  std::memcpy(&unit, p, sizeof unit);
-  return unit;
-}
-
-// The text is expanded once for each instruction because GCC refuses to inline across targets.
-//   VEC, ADDEND: the types of the vectors of units and of sums; DOT(sum, a, b): sum + a . b
-#define FL_DEFINE_UNIT_TILE(NAME, TARGET, VEC, SUM, LANES, ZERO, BROADCAST, LOAD, DOT, LOAD_SUM, ADD, STORE) \
-  struct NAME {                                                                                              \
-    template <int ROWS, int VECS, bool DENSE>                                                                \
-    __attribute__((target(TARGET))) static void tile(int64_t units, const char* a, int64_t a_row,            \
-                                                     int64_t a_unit, const uint32_t* b, void* out,           \
-                                                     int64_t out_row, bool accumulate,                       \
-                                                     UnitSegments segments) {                                \
-      SUM sums[ROWS][VECS];                                                                                  \
-      _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i)                                                \
-          _Pragma("GCC unroll 2") for (int v = 0; v < VECS; ++v) sums[i][v] = ZERO;                          \
-      if (DENSE) a_row = 4;                                                                                  \
-      for (int64_t s = 0; s < segments.count; ++s) {                                                         \
-        const char* at = segments.offsets ? a + segments.offsets[s] : a;                                     \
-        /* Three rows for a pointer: x86 addresses reach p, p + s and p + 2s. */                             \
-        const char* rows[(ROWS + 2) / 3];                                                                    \
-        _Pragma("GCC unroll 16") for (int i = 0; i < (ROWS + 2) / 3; ++i) rows[i] = at + 3 * i * a_row;      \
-        for (int64_t u = 0; u < units; ++u) {                                                                \
-          VEC columns[VECS];                                                                                 \
-          _Pragma("GCC unroll 2") for (int v = 0; v < VECS; ++v) columns[v] = LOAD(b + v * LANES);           \
-          _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                          \
-            const VEC x = BROADCAST(unit_at(DENSE ? at + 4 * i : rows[i / 3] + (i % 3) * a_row));            \
-            _Pragma("GCC unroll 2") for (int v = 0; v < VECS; ++v) sums[i][v] =                              \
-                DOT(sums[i][v], x, columns[v]);                                                              \
-          }                                                                                                  \
-          b += 2 * LANES;                                                                                    \
-          at += a_unit;                                                                                      \
-          if (!DENSE) {                                                                                      \
-            _Pragma("GCC unroll 16") for (int i = 0; i < (ROWS + 2) / 3; ++i) rows[i] += a_unit;             \
-          }                                                                                                  \
-        }                                                                                                    \
-      }                                                                                                      \
-      _Pragma("GCC unroll 16") for (int i = 0; i < ROWS; ++i) {                                              \
-        _Pragma("GCC unroll 2") for (int v = 0; v < VECS; ++v) {                                             \
-          uint32_t* to = static_cast<uint32_t*>(out) + i * out_row + v * LANES;                              \
-          STORE(to, accumulate ? ADD(LOAD_SUM(to), sums[i][v]) : sums[i][v]);                                \
-        }                                                                                                    \
-      }                                                                                                      \
-    }                                                                                                        \
-  };
 
 #define FL_LOAD_512(p) _mm512_loadu_si512(p)
 #define FL_STORE_512(p, x) _mm512_storeu_si512(p, x)
@@ -82,24 +30,6 @@ FL_DEFINE_UNIT_TILE(VnniTile, "avx2,avxvnni", __m256i, __m256i, 8, _mm256_setzer
 FL_DEFINE_UNIT_TILE(WordsTile, "avx2", __m256i, __m256i, 8, _mm256_setzero_si256(), _mm256_set1_epi32,
                     FL_LOAD_256, FL_DOT_WORDS_256, FL_LOAD_256, _mm256_add_epi32, FL_STORE_256)
 
-template <class Tile, int ROWS>
-void fill(UnitSet& set) {
-  set.max_rows = std::max(set.max_rows, ROWS);
-  set.kernel[0][0][ROWS - 1] = &Tile::template tile<ROWS, 1, false>;
-  set.kernel[0][1][ROWS - 1] = &Tile::template tile<ROWS, 2, false>;
-  set.kernel[1][0][ROWS - 1] = &Tile::template tile<ROWS, 1, true>;
-  set.kernel[1][1][ROWS - 1] = &Tile::template tile<ROWS, 2, true>;
-  if constexpr (ROWS > 1) fill<Tile, ROWS - 1>(set);
-}
-
-template <class Tile, int ROWS>
-UnitSet set_of(int elements, int width) {
-  UnitSet set;
-  set.elements = elements, set.width = width;
-  fill<Tile, ROWS>(set);
-  return set;
-}
-
 UnitSet best_byte_units() {
   if (has_capability(Capability::Amx)) return amx_byte_units();
   if (has_capability(Capability::Avx512Vnni)) return set_of<Vnni512Tile, kUnitTileRows>(4, 32);
@@ -124,3 +54,5 @@ const UnitSet& byte_units() {
 }
 
 }  // namespace fl::cpu::products
+
+#endif  // FL_X86

@@ -3,11 +3,12 @@
 // A tile register has 16 rows of 16 units. Two of A and two of B make four tiles of sums. Rows of A that a
 // tile does not use are read and multiplied all the same, so that one configuration serves everything:
 // callers provide them.
-#include <immintrin.h>
-
 #include <cstring>
 
+#include "cpu/engine/x86.h"
 #include "cpu/gemm/units.h"
+
+#ifdef FL_X86
 
 #define FL_AMX __attribute__((target("amx-tile,amx-bf16,amx-int8,avx512f")))
 
@@ -106,3 +107,5 @@ UnitSet amx_byte_units() {
 }
 
 }  // namespace fl::cpu::products
+
+#endif  // FL_X86

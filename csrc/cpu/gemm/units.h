@@ -5,7 +5,8 @@
 // (float or int32), for a vector of columns at a time. B is packed in panels: all units of `width` columns,
 // unit after unit. Depth is divided into blocks that are added up from zero each (see depth_of_pairs).
 //
-//   unit_tiles*.cpp   the kernels       unit_pack.h   into units        unit_walk.h   the walk over blocks
+//   unit_tile.h, unit_tiles*.cpp   the kernels       unit_pack.h   into units        unit_walk.h   the walk
+//   over blocks
 #pragma once
 
 #include <cstdint>

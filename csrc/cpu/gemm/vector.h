@@ -70,9 +70,9 @@ struct VectorKernels {
   TARGET static void sums_##SUFFIX(const S* m, int64_t s, const T* x, int64_t r, int64_t k, T* o) { \
     column_sums(m, s, x, r, k, o);                                                                  \
   }
+#ifdef FL_X86
   FL_VECTOR_KERNELS(avx512, FL_AVX512)
   FL_VECTOR_KERNELS(avx2, FL_AVX2)
-#undef FL_VECTOR_KERNELS
 
   static VectorKernels get(int64_t k) {
     if constexpr (std::is_same_v<S, float>)
@@ -81,6 +81,12 @@ struct VectorKernels {
     if (isa() == Isa::Avx512) return {&dots_avx512, &sums_avx512};
     return {&dots_avx2, &sums_avx2};
   }
+#else
+  FL_VECTOR_KERNELS(neon, )
+
+  static VectorKernels get(int64_t) { return {&dots_neon, &sums_neon}; }
+#endif
+#undef FL_VECTOR_KERNELS
 };
 
 // A product with n == 1: C[:, 0] = A @ b.

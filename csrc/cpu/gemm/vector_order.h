@@ -3,8 +3,6 @@
 // putting two large numbers that cancel among ones: the result counts the terms that were added later.
 #pragma once
 
-#include <immintrin.h>
-
 #include <cstdint>
 
 #include "cpu/gemm/tiles.h"
@@ -12,6 +10,8 @@
 namespace fl::cpu::products {
 
 constexpr int64_t kOrderedDepth = 8192;  // longer sums are taken apart among threads
+
+#ifdef FL_X86
 
 // The sums of lanes that are eight, and then four, from each other.
 FL_AVX512 inline __m128 quarter(__m512 v) {
@@ -159,5 +159,20 @@ FL_AVX512 inline void ordered_column_sums(const float* m, int64_t col, const flo
     _mm512_mask_storeu_ps(out + i, mask, sum);
   }
 }
+
+#else
+// MKL has no order for other processors: four vectors of sums by turns.
+inline float ordered_dot(const float* x, const float* y, int64_t n) {
+  constexpr int64_t lanes = 16;
+  float sums[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int64_t j = 0; j < lanes; ++j) sums[j] += x[i + j] * y[i + j];
+  for (int64_t j = 0; i + j < n; ++j) sums[j] += x[i + j] * y[i + j];
+  for (int64_t half = lanes / 2; half > 0; half /= 2)
+    for (int64_t j = 0; j < half; ++j) sums[j] += sums[j + half];
+  return sums[0];
+}
+#endif
 
 }  // namespace fl::cpu::products

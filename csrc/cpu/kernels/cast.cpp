@@ -1,15 +1,16 @@
 // The conversion loops, for every pair of dtypes.
 #include "cpu/engine/cast.h"
 
-#include <immintrin.h>
-
 #include <cstring>
+
+#include "cpu/engine/x86.h"
 
 namespace fl {
 namespace FL_ARCH {
 
 namespace {
 
+#ifdef FL_X86
 // Half precision goes through the conversion instructions, which the compiler does not use on its own.
 inline void convert_run(const Half* s, float* d, int64_t n) {
   int64_t i = 0;
@@ -24,6 +25,7 @@ inline void convert_run(const float* s, Half* d, int64_t n) {
                      _mm256_cvtps_ph(_mm256_loadu_ps(s + i), _MM_FROUND_TO_NEAREST_INT));
   for (; i < n; ++i) d[i] = Half(s[i]);
 }
+#endif
 template <class From, class To>
 inline void convert_run(const From* s, To* d, int64_t n) {
 #pragma GCC ivdep

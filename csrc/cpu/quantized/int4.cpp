@@ -1,18 +1,19 @@
 // Products of few rows with weights of four bits: see int4.h.
 #include "cpu/quantized/int4.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #include "core/dtype.h"
 #include "cpu/engine/capability.h"
-
-#define FL_INT4 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+#include "cpu/engine/x86.h"
 
 namespace fl::cpu::quantized {
+
+#ifdef FL_X86
+#define FL_INT4 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
+
 namespace {
 
 // What is fetched before it is needed: bytes of each panel, and groups of grids.
@@ -150,6 +151,7 @@ void multiply_any(const Int4Rows& a, const Int4Weights& b, int64_t begin, int64_
 }
 
 }  // namespace
+#endif
 
 void pack_int4(const int32_t* numbers, int64_t n, int64_t k, uint8_t* packed) {
   for (int64_t panel = 0; panel < n / kInt4Panel; ++panel)
@@ -162,6 +164,7 @@ void pack_int4(const int32_t* numbers, int64_t n, int64_t k, uint8_t* packed) {
     }
 }
 
+#ifdef FL_X86
 namespace {
 
 // The same with AVX-512: vpermps looks at four bits of each index, so that shifts alone single out a number.
@@ -187,10 +190,17 @@ FL_INT4 void widen_panel(const Int4Weights& b, int64_t panel, T* to, int64_t to_
 }
 
 }  // namespace
+#endif
+
+bool multiplies_int4() {
+  return has_capability(Capability::Avx512Bf16);
+}
 
 template <class T>
 void widen_int4(const Int4Weights& b, int64_t panel, T* to, int64_t to_row) {
-  if (has_capability(Capability::Avx512Bf16)) return widen_panel(b, panel, to, to_row);
+#ifdef FL_X86
+  if (multiplies_int4()) return widen_panel(b, panel, to, to_row);
+#endif
   float scales[kInt4Panel], zeros[kInt4Panel];
   for (int64_t p = 0; p < b.k; ++p) {
     if (p % b.group == 0)
@@ -213,7 +223,11 @@ template void widen_int4(const Int4Weights&, int64_t, float*, int64_t);
 template void widen_int4(const Int4Weights&, int64_t, BFloat16*, int64_t);
 
 void multiply_int4(const Int4Rows& a, const Int4Weights& b, int64_t begin, int64_t end, float* out) {
+#ifdef FL_X86
   return a.low ? multiply_any<true>(a, b, begin, end, out) : multiply_any<false>(a, b, begin, end, out);
+#else
+  fail("[multiply_int4] expected a processor with AVX-512");
+#endif
 }
 
 }  // namespace fl::cpu::quantized

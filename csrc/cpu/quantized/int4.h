@@ -35,6 +35,8 @@ template <class T>
 void widen_int4(const Int4Weights& b, int64_t panel, T* to, int64_t to_row);
 
 // out[i * n + j] for the columns of panels [begin, end), rows <= kMostInt4Rows. Requires AVX512-BF16.
+// Whether the processor has what multiply_int4 needs.
+bool multiplies_int4();
 void multiply_int4(const Int4Rows& a, const Int4Weights& b, int64_t begin, int64_t end, float* out);
 
 }  // namespace fl::cpu::quantized

@@ -3,8 +3,6 @@
 // Few rows, as when text is generated, read the weights once, at the speed of memory, and turn them into
 // floats in registers. For more rows blocks of weights become matrices of floats that stay in the cache, and
 // products follow.
-#include <immintrin.h>
-
 #include <cstring>
 #include <vector>
 
@@ -72,7 +70,8 @@ Tensor multiply_filled(const Tensor& a, int64_t n, bool in_rows, const Fill& fil
 
 // Whether products of a dtype are quicker in it than in float.
 bool multiplies_itself(DType dtype) {
-  return dtype == DType::BFloat16 && cpu::has_capability(cpu::Capability::Avx512Bf16);
+  return dtype == DType::BFloat16 &&
+         (cpu::has_capability(cpu::Capability::Avx512Bf16) || cpu::has_capability(cpu::Capability::NeonBf16));
 }
 
 // ---- eight bits --------------------------------------------------------------------------------
@@ -95,6 +94,7 @@ struct Dots {
   int64_t out_row;
 };
 
+#ifdef FL_X86
 // Sums of ROWS rows with COLUMNS rows of weights, so many of each that loads and sums are in flight together.
 template <int ROWS, int COLUMNS>
 FL_AVX512 void dot_block(const Dots& d, int64_t row, int64_t column) {
@@ -133,15 +133,18 @@ FL_AVX512 void dot_rows(const Dots& d, int64_t m, int64_t column) {
   if (m - row == 2) dot_block<2, COLUMNS>(d, row, column);
   if (m - row == 1) dot_block<1, COLUMNS>(d, row, column);
 }
+#endif
 
 // Columns [begin, end) of the product of m rows.
 void dot_columns(const Dots& d, int64_t m, int64_t begin, int64_t end) {
   int64_t column = begin;
+#ifdef FL_X86
   if (cpu::products::isa() == cpu::products::Isa::Avx512) {
     for (; m == 1 && column + 8 <= end; column += 8) dot_block<1, 8>(d, 0, column);
     for (; column + 4 <= end; column += 4) dot_rows<4>(d, m, column);
     for (; column < end; ++column) dot_rows<1>(d, m, column);
   }
+#endif
   for (; column < end; ++column)
     for (int64_t i = 0; i < m; ++i)
       d.out[i * d.out_row + column] =
@@ -250,7 +253,7 @@ Tensor weight_int4pack_mm(const Tensor& self, const Tensor& mat2, int64_t group,
   const bool narrow = scales_and_zeros.dtype() == DType::BFloat16;
   const Tensor grids = narrow ? contiguous(scales_and_zeros) : as_floats(scales_and_zeros);
   const Int4Weights b{n, k, group, weights.data<uint8_t>(), grids.raw(), narrow};
-  if (m > kFewRows || !cpu::has_capability(cpu::Capability::Avx512Bf16)) {
+  if (m > kFewRows || !multiplies_int4()) {
     if (multiplies_itself(self.dtype())) return multiply_widened<BFloat16>(contiguous(self), b);
     return to_dtype(multiply_widened<float>(as_floats(self), b), self.dtype());
   }
