@@ -32,8 +32,8 @@ def size_in(node: Expr, op: str, ctype: str) -> tuple[int, str] | None:
     value = node.args[0]
     if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
         return None
-    found = _size_of(abs(value), ctype)  # type: ignore[arg-type]
-    return (found[0], f"{'-' if value < 0 else ''}{ctype}({found[1]})") if found else None  # type: ignore[operator]
+    size_text = _size_of(abs(value), ctype)  # type: ignore[arg-type]
+    return (size_text[0], f"{'-' if value < 0 else ''}{ctype}({size_text[1]})") if size_text else None  # type: ignore[operator]
 
 
 def _size_of(value: float, ctype: str) -> tuple[int, str] | None:
