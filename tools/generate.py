@@ -92,20 +92,31 @@ def operands_and_params(record):
     return operands, params
 
 
+def expression_of(record, fn):
+    """What the record computes, of its arguments by name."""
+    from flambeau.ops import expr
+
+    return expr.lift(fn(*(expr.arg(a.name) for a in record.schema.args if a.name != record.details["select"])))
+
+
+def is_modular(record) -> bool:
+    """Whether the loops over int64 serve uint64, too."""
+    from flambeau.ops import expr
+
+    table = record.details["table"]
+    functions = list(table.values()) if record.details["select"] else [table.get("i") or table.get("")]
+    return all(fn is not None and expr.is_modular(expression_of(record, fn)) for fn in functions)
+
+
 def loop_body(record, fn, kind: str) -> tuple[str, int]:
     """C++ lines computing one element, and a rough cost."""
     from flambeau.ops import expr
 
     operands, params = operands_and_params(record)
-    names = {}
-    leaves = []
-    for i, a in enumerate(record.schema.args):
-        if a.name == record.details["select"]:
-            continue
-        names[a.name] = f"x{operands.index(i)}" if i in operands else f"p{params.index(i)}"
-        leaves.append(expr.arg(a.name))
+    names = {record.schema.args[i].name: f"x{k}" for k, i in enumerate(operands)}
+    names |= {record.schema.args[i].name: f"p{k}" for k, i in enumerate(params)}
     printer = expr.CppPrinter(names)
-    value = printer.visit(expr.lift(fn(*leaves)))
+    value = printer.visit(expression_of(record, fn))
     printer.lines.append(f"o[i] = static_cast<R>({value});")
     calls = sum(line.count("math::") for line in printer.lines)
     return "\n    ".join(printer.lines), 1 + 6 * calls
@@ -219,7 +230,7 @@ def generate_pointwise(records, out: Path) -> tuple[list[str], str]:
             f"PointwiseDef def_{ident}{{{quote(record.schema.name)}, {len(operands)}, {{{', '.join(map(str, operands))}}}, "
             f"{mask}, {len(params)}, {{{', '.join(map(str, params))}}}, {select}, {variants}, "
             f"{'variants_' + ident if select >= 0 else 'nullptr'}, '{promote}', '{result}', {str(d['contiguous']).lower()}, {quote(d['dtypes'])}, "
-            f"picked_loops_{ident}(), {cost}, {check}, {len(cases)}, {{{', '.join(cases)}}}, {stored}}};"
+            f"picked_loops_{ident}(), {cost}, {check}, {len(cases)}, {{{', '.join(cases)}}}, {stored}, {str(is_modular(record)).lower()}}};"
         )
     return declarations, "\n".join(preamble + entries)
 

@@ -184,6 +184,8 @@ void run(const Operator& op, const PointwiseDef& def, const Value* args, Settled
   const PointwiseLoop loop = chosen >= 0 ? def.cases[chosen].loops[0][slot] : def.loops[variant][slot];
   FL_CHECK_KIND(loop != nullptr, NotImplemented, "[", def.name, "] expected a dtype it is defined for, got ",
                 name_of(s.common));
+  FL_CHECK_KIND(s.common != DType::UInt64 || def.modular, NotImplemented, "[", def.name,
+                "] expected a dtype that it computes with, got uint64; use .to(int64) or .to(float64)");
   // Among booleans a scalar is one, too: 0.5 is true.
   Value booleans[4];
   for (int i = 0; i < operands && s.common == DType::Bool; ++i)

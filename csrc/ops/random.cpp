@@ -167,10 +167,12 @@ void integer_bounds(DType t, int64_t& low, int64_t& high) {
   if (is_floating(t)) {
     high = int64_t(1) << mantissa_bits(t);
     low = -high;
+  } else if (is_unsigned(t)) {
+    low = 0;  // bounds are int64, so the upper half of uint64 is not drawn
+    if (t != DType::UInt64) high = t == DType::Bool ? 1 : (int64_t(1) << 8 * size_of(t)) - 1;
   } else if (t != DType::Int64) {
-    const int bits = static_cast<int>(8 * size_of(t));
-    high = t == DType::Bool ? 1 : t == DType::UInt8 ? 255 : (int64_t(1) << (bits - 1)) - 1;
-    low = t == DType::Bool || t == DType::UInt8 ? 0 : -(int64_t(1) << (bits - 1));
+    low = -(int64_t(1) << (8 * size_of(t) - 1));
+    high = -low - 1;
   }
 }
 

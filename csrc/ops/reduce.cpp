@@ -87,6 +87,8 @@ void reduce_kernel(const Operator&, void* definition, KeySet, Value* args, Value
     fail(ErrorKind::Runtime, "[", def.name, "] expected a floating point or complex dtype, got ",
          name_of(from), "; convert it with .float() or pass dtype=");
   }
+  FL_CHECK_KIND(def.result != 's' || self.dtype() != DType::UInt64, NotImplemented, "[", def.name,
+                "] expected a dtype that it compares, got uint64; use .to(int64) or .to(float64)");
   DType result = from;
   switch (def.result) {
     case 'i':

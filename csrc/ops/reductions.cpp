@@ -20,6 +20,8 @@ void run(Kind kind, const Tensor& self, uint64_t mask, DType element, const Scal
 void check_ordered(const char* op, const Tensor& self) {
   FL_CHECK_KIND(!is_complex(self.dtype()), NotImplemented, "[", op, "] expected a dtype with an order, got ",
                 name_of(self.dtype()));
+  FL_CHECK_KIND(self.dtype() != DType::UInt64, NotImplemented, "[", op,
+                "] expected a dtype that it compares, got uint64; use .to(int64) or .to(float64)");
 }
 
 using Pair = std::tuple<Tensor, Tensor>;

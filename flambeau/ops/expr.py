@@ -16,6 +16,8 @@ COMBINATIONS = frozenset(
 )  # associative, as reductions need them
 ARITHMETIC = frozenset(("add", "sub", "mul", "div"))
 COMPARISONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
+# Of integers, the same modulo 2**64 whether the highest bit is taken for a sign or not.
+MODULAR = frozenset(("arg", "const", "add", "sub", "mul", "neg", "bitand", "bitor", "bitxor", "bitnot", "lshift", "eq", "ne", "where"))  # fmt: skip
 DIVISIONS = frozenset(("div", "floor_divide", "remainder", "fmod", "trunc_divide"))  # of integers, not by zero
 
 
@@ -106,6 +108,11 @@ Operand = Union[Expr, Number]
 def lift(value: Operand) -> Expr:
     """A Python number as a literal of the loop's compute type."""
     return value if isinstance(value, Expr) else Expr("const", value)
+
+
+def is_modular(node: Expr) -> bool:
+    """Whether loops over int64 compute what loops over uint64 would."""
+    return node.op in MODULAR and all(is_modular(a) for a in node.args if isinstance(a, Expr))
 
 
 def call(op: str, *args: Operand) -> Expr:

@@ -3,6 +3,7 @@
 import copy
 import io
 import math
+import operator
 import pickle
 
 import numpy as np
@@ -133,3 +134,48 @@ def test_arithmetic_between_kinds_is_refused():
     assert fl.promote_types(fl.uint32, fl.float16) == fl.float16
     with pytest.raises(NotImplementedError):
         fl.ones(2, 2, dtype=fl.float8_e5m2) @ fl.ones(2, 2, dtype=fl.float8_e5m2)
+
+
+WRAPPING = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "bitwise_and": operator.and_, "bitwise_or": operator.or_,
+    "bitwise_xor": operator.xor,
+}  # fmt: skip
+ORDERED = {
+    "floor_divide": operator.floordiv, "remainder": operator.mod, "maximum": max, "minimum": min,
+    "bitwise_right_shift": operator.rshift,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+@pytest.mark.parametrize("name", [*WRAPPING, *ORDERED])
+def test_unsigned_integers_compute_exactly_or_not_at_all(name, bits):
+    """Also in loops longer than a vector, and with a number on either side."""
+    most = 2**bits
+    left, right = [1, 2, 3, most - 1, most // 2, most // 2 + 5, 0, 7] * 9, [2, 3, 5, 2, 3, 1, 9, 7] * 9
+    dtype = getattr(fl, f"uint{bits}")
+    a, b = fl.tensor(left, dtype=dtype), fl.tensor(right, dtype=dtype)
+    operation = (WRAPPING | ORDERED)[name]
+    if bits == 64 and name in ORDERED:
+        with pytest.raises(NotImplementedError, match=rf"\[{name}\] .* got uint64"):
+            getattr(fl, name)(a, b)
+        return
+    assert getattr(fl, name)(a, b).tolist() == [operation(x, y) % most for x, y in zip(left, right)]
+    if name not in ("maximum", "minimum"):
+        assert getattr(fl, name)(a, 3).tolist() == [operation(x, 3) % most for x in left]
+
+
+@pytest.mark.parametrize("call", ["max()", "min(0)", "argmax()", "amax(0)", "gt(1)", "clamp(1, 2)", "abs()", "sign()"])
+def test_what_needs_an_order_refuses_the_widest(call):
+    with pytest.raises(NotImplementedError, match="got uint64"):
+        eval(f"x.{call}", {"x": fl.tensor([2**63 + 5, 7], dtype=fl.uint64)})
+
+
+@pytest.mark.parametrize("name, most", [("uint16", 2**16), ("uint32", 2**32), ("uint64", 2**63)])
+def test_whole_ranges_are_drawn(name, most):
+    x = (
+        fl.randint(most - 3, most, (200,), dtype=getattr(fl, name))
+        if most < 2**63
+        else fl.randint(0, most - 1, (200,), dtype=fl.uint64)
+    )
+    assert min(x.tolist()) >= (most - 3 if most < 2**63 else 0) and max(x.tolist()) < most
+    assert max(fl.empty(200, dtype=getattr(fl, name)).random_().tolist()) > most // 2

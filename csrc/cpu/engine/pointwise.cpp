@@ -67,12 +67,12 @@ struct Chosen {
 // are added and multiplied as they are stored, and so are booleans and complex numbers of single precision.
 Chosen choose(const PointwiseCall& call) {
   const PointwiseDef& def = call.def;
-  if ((call.slot == kSlotInt || call.slot == kSlotBool) && call.common != DType::Int64 &&
+  if ((call.slot == kSlotInt || call.slot == kSlotBool) && size_of(call.common) < 8 &&
       call.out.dtype() == call.common) {
     bool stored = true;
     for (int i = 0; i < call.operands; ++i)
-      stored &=
-          call.operand[i]->is_tensor() ? call.operand[i]->tensor_impl()->dtype == call.common : !def.mask;
+      stored &= call.operand[i]->is_tensor() ? call.operand[i]->tensor_impl()->dtype == call.common
+                                             : !def.mask && !is_stored_only(call.common);
     const PointwiseLoop narrow = !stored                  ? nullptr
                                  : call.slot == kSlotBool ? boolean_loop(def.boolean)
                                                           : narrow_loop(def.narrow, call.common);
