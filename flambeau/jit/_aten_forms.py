@@ -285,6 +285,10 @@ def aten__upsample_bicubic2d_aa(x: Any, size: Any, align: bool, *scales: Any) ->
     return _antialiased(x, size, align, scales, "bicubic")
 
 
+def aten__upsample_lanczos2d_aa(x: Any, size: Any, align: bool, *scales: Any) -> Any:
+    return _antialiased(x, size, align or None, scales, "lanczos")
+
+
 def aten___interpolate(
     x: Any,
     size: Any = None,

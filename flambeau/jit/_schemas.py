@@ -353,6 +353,22 @@ def _unpacked(value: Value, element: T.JitType) -> Callable[[Graph], Value]:
     return make
 
 
+def _converted(value: Value, wanted: T.TupleType) -> Callable[[Graph], Value] | None:
+    """A tuple of the same elements, each converted."""
+    node = value.node()
+    if node._kind != "prim::TupleConstruct":
+        return None
+    makers = [convert(item, kind, {}, True) for item, kind in zip(node._inputs, wanted.items)]
+    if any(maker is None for maker in makers):
+        return None
+
+    def make(graph: Graph) -> Value:
+        items = [maker(graph) for maker in makers if maker is not None]
+        return graph.insert("prim::TupleConstruct", items, [wanted])._outputs[0]
+
+    return make
+
+
 def _as_is(value: Value) -> Callable[[Graph], Value]:
     return lambda graph: value
 
@@ -405,6 +421,8 @@ def convert(
         return _through(_EXPLICIT[wanted], value, wanted)
     if actual == T.STRING and wanted == T.DEVICE:
         return _through("aten::device", value, T.DEVICE)
+    if isinstance(actual, T.TupleType) and isinstance(wanted, T.TupleType) and len(actual.items) == len(wanted.items):
+        return _converted(value, wanted)
     return None
 
 

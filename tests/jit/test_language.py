@@ -1,6 +1,8 @@
 """The language of scripts: what compiles means what it means in Python, and what does not says where."""
 
 import enum
+import importlib.util
+import linecache
 from typing import Final, NamedTuple, Union
 
 import pytest
@@ -175,7 +177,7 @@ def undefined(x):
     return x + absent  # noqa: F821
 
 
-def mismatched(x: Tensor) -> int:
+def mismatched(x: Tensor) -> str:
     return x
 
 
@@ -189,7 +191,7 @@ def branches(x: Tensor, flag: bool):
     ("function", "said"),
     [
         (undefined, "undefined value absent"),
-        (mismatched, "annotated as having type int"),
+        (mismatched, "annotated as having type str"),
         (branches, "not defined in the false branch"),
     ],
 )
@@ -272,3 +274,27 @@ def test_errors_of_forks_are_raised_where_they_are_waited_for():
     assert program(torch.ones(3)).shape == (3,)
     with pytest.raises(torch.jit.Error, match="two rows"):
         program(torch.ones(2))
+
+
+def test_numbers_of_tensors_become_what_the_result_is_declared_as():
+    def corner(x: Tensor) -> tuple[int, tuple[int, float]]:
+        return x.item(), (x, x.item())
+
+    def perhaps(x: Tensor) -> int | None:
+        return torch.jit.annotate(int, x.item())
+
+    assert torch.jit.script(corner)(torch.tensor(3)) == (3, (3, 3.0))
+    assert torch.jit.script(perhaps)(torch.tensor(3)) == 3
+
+
+def test_functions_that_differ_in_annotations_alone(tmp_path):
+    results = []
+    for kind in ("int", "float"):
+        path = tmp_path / "program.py"
+        path.write_text(f"def f(x) -> {kind}:\n    return x.item()\n")
+        spec = importlib.util.spec_from_file_location("program", path)
+        module = importlib.util.module_from_spec(spec)
+        linecache.clearcache()
+        exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
+        results.append(torch.jit.script(module.f)(torch.tensor(2)))
+    assert [type(r) for r in results] == [int, float]

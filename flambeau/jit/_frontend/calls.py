@@ -529,7 +529,7 @@ class Calls:
         kind = self.type_of(node.args[0])
         with self.expecting(kind):
             value = self.as_value(self.expression(node.args[1], kind), node)
-        value = self.implicitly(value, kind, self.in_archive)
+        value = self.implicitly(value, kind, conversions=True)
         if not T.is_subtype(value.type(), kind):
             raise self.error(
                 node, f"expected an expression of type {kind.annotation_str} but found {value.type().annotation_str}"

@@ -7,6 +7,7 @@ import builtins
 import functools
 import inspect
 import textwrap
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -104,13 +105,14 @@ class _Names(dict[str, Any]):
             raise KeyError(name) from None
 
 
-_SOURCES: dict[Any, tuple[Source, ast.FunctionDef]] = {}
+# By function, not by code: functions that differ in annotations alone have equal code.
+_SOURCES: weakref.WeakKeyDictionary[Any, tuple[Source, ast.FunctionDef]] = weakref.WeakKeyDictionary()
 
 
 def _parse(function: Any) -> tuple[Source, ast.FunctionDef]:
-    code = getattr(function, "__code__", function)
-    if code in _SOURCES:
-        return _SOURCES[code]
+    function = getattr(function, "__func__", function)
+    if function in _SOURCES:
+        return _SOURCES[function]
     try:
         lines, first = inspect.getsourcelines(function)
         file = inspect.getsourcefile(function) or "<unknown>"
@@ -132,7 +134,7 @@ def _parse(function: Any) -> tuple[Source, ast.FunctionDef]:
     if not isinstance(definition, ast.FunctionDef):
         what = "lambda" if any(isinstance(n, ast.Lambda) for n in ast.walk(tree)) else "async"
         raise RuntimeError(f"[jit.script] expected a single top-level function, got {what} code\n{text}")
-    _SOURCES[code] = (source, definition)
+    _SOURCES[function] = (source, definition)
     return source, definition
 
 

@@ -65,7 +65,7 @@ class Statements:
         )
         value = self.as_value(value, node)
         if expected is not None and not isinstance(expected, T.AnyType):
-            value = self.implicitly(value, expected)
+            value = self.implicitly(value, expected, conversions=True)
             if not T.is_subtype(value.type(), expected):
                 raise self.error(
                     node,

@@ -65,6 +65,8 @@ def interpolate(
         if antialias:
             return aten._upsample_bicubic2d_aa(input, size, align_corners, scale_factor)
         return aten.upsample_bicubic2d(input, size, align_corners, scale_factor)
+    if dim == 2 and mode == "lanczos" and antialias:
+        return aten._upsample_lanczos2d_aa(input, size, align_corners, scale_factor)
     raise NotImplementedError(f"expected an interpolation mode for {dim} spatial dimensions, got {mode}")
 
 
