@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any, cast
 
+import flambeau as fl
 from flambeau._functorch.aot.trace import RecordedValue
 from flambeau._inductor import config
 from flambeau._inductor.concurrent import assign_steps
@@ -211,7 +212,8 @@ class Plan:
         tensors = [self.window(b, v) for b, v in item.reads if not isinstance(v, ScalarInput)]
         scalars = self._scalars(item)
         results = [-1 if b is None else self._new(b) for b in item.results]
-        args = _with_tensors(item.call.args)
+        formals = item.call.op._schema.arguments
+        args = tuple(_argument(a, formal) for a, formal in zip(item.call.args, formals))
         kwargs = {k: _with_tensors(v) for k, v in item.call.kwargs.items()}
         offers = [self._offer(b) for b in item.results if b is not None and b in self.memory_plan.blocks]
         self._step(
@@ -285,6 +287,13 @@ class Plan:
             if at in dying:
                 steps.append(ReleaseStep(dying[at]))
         return steps
+
+
+def _argument(value: Any, formal: Any) -> Any:
+    """A positional argument as it is parsed: a scalar that stands for a tensor has to be a tensor."""
+    if isinstance(value, ScalarInput) and str(formal.type) == "Tensor":
+        return fl.scalar_tensor(_with_tensors(value), device="cpu")._mark_wrapped_number()
+    return _with_tensors(value)
 
 
 def _with_tensors(item: Any) -> Any:

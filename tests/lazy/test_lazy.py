@@ -1,5 +1,7 @@
 """Lazy tensors: what is recorded, when it runs, and that it is what eager mode computes."""
 
+import warnings
+
 import pytest
 
 import flambeau as fl
@@ -206,3 +208,18 @@ def test_equal_rotated_boxes_overlap_whatever_is_fused():
     fl.testing.assert_close(overlap(boxes, boxes).diagonal(), fl.ones(2))
     there = boxes.to("lazy")
     fl.testing.assert_close(overlap(there, there).cpu(), overlap(boxes, boxes))
+
+
+def test_numbers_that_stand_for_tensors_over_a_device_from_outside():
+    from flambeau.backends import register_device
+    from flambeau.backends.reference import pointwise, reduction
+
+    register_device("lazybase", pointwise=pointwise, reduction=reduction)
+    lazy.over("lazybase")
+    try:
+        x = fl.ones(3, device="lazy")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert (1.0 / (x + 1)).tolist() == [0.5] * 3
+    finally:
+        lazy.over("cpu")
