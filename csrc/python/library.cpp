@@ -7,10 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <map>
 
 #include "core/allocator.h"
-#include "core/block_pool.h"
 #include "core/private_use.h"
 #include "dispatch/builtin.h"
 #include "dispatch/record_places.h"
@@ -351,54 +349,12 @@ PyObject* tensor_keys(PyObject*, PyObject* o) {
   });
 }
 
-// Memory of a registered device. Python callables hand out addresses; without them blocks come from the CPU's
-// allocator.
-struct PythonAllocator {
-  PyObject *allocate, *free;
-};
-
 PyObject* alias_device_name(PyObject*, PyObject* args) {
   // _alias_device(alias, name): the alias means this device from now on.
   const char *alias, *name;
   if (!PyArg_ParseTuple(args, "ss", &alias, &name)) return nullptr;
   alias_device(alias, name);
   Py_RETURN_NONE;
-}
-
-DeviceAllocator python_allocator(PyObject* allocate, PyObject* free) {
-  auto* python = new PythonAllocator{Py_NewRef(allocate), Py_NewRef(free)};
-  return {[python](size_t bytes) -> void* {
-            WithGIL gil;
-            Object address =
-                own(PyObject_CallFunction(python->allocate, "n", static_cast<Py_ssize_t>(bytes)));
-            void* block = PyLong_AsVoidPtr(address.get());
-            if (!block && PyErr_Occurred()) throw PythonError();
-            return block;
-          },
-          [python](void* block, size_t bytes) {
-            if (!Py_IsInitialized()) return;
-            WithGIL gil;
-            PyObject *kind, *value, *trace;  // freeing must not disturb an error on its way
-            PyErr_Fetch(&kind, &value, &trace);
-            Object done = Object::steal(PyObject_CallFunction(python->free, "Nn", PyLong_FromVoidPtr(block),
-                                                              static_cast<Py_ssize_t>(bytes)));
-            if (!done) PyErr_WriteUnraisable(python->free);
-            PyErr_Restore(kind, value, trace);
-          }};
-}
-
-std::map<DeviceType, std::shared_ptr<BlockPool>>& pools() {
-  static auto* all = new std::map<DeviceType, std::shared_ptr<BlockPool>>;
-  return *all;
-}
-
-PyObject* empty_pool(PyObject*, PyObject* name) {
-  // _empty_pool(name): blocks of a pooled device that nobody uses are freed.
-  return guarded([&]() -> PyObject* {
-    const auto at = pools().find(parse_device(PyUnicode_AsUTF8(name)).type);
-    if (at != pools().end()) at->second->empty();
-    Py_RETURN_NONE;
-  });
 }
 
 PyObject* register_device_type(PyObject*, PyObject* args) {
@@ -415,17 +371,7 @@ PyObject* register_device_type(PyObject*, PyObject* args) {
     const DeviceType type = register_device(name);
     FL_CHECK_KIND(type >= DeviceType::Custom0, Value, "[register_device] expected a new device name, got '",
                   std::string(name), "'");
-    if (allocate == Py_None) {
-      set_device_allocator(type, {cpu_allocate, cpu_free});
-    } else {
-      DeviceAllocator allocator = python_allocator(allocate, free);
-      if (pooled) {
-        auto pool = pools()[type] = std::make_shared<BlockPool>(std::move(allocator));
-        allocator = {[pool](size_t bytes) { return pool->allocate(bytes); },
-                     [pool](void* block, size_t bytes) { pool->free(block, bytes); }};
-      }
-      set_device_allocator(type, std::move(allocator));
-    }
+    set_device_memory(type, allocate, free, pooled != 0);
     return PyLong_FromLong(key_number(type));
   });
 }
@@ -526,7 +472,6 @@ PyMethodDef library_functions[] = {
     {"_local_keys", local_keys, METH_NOARGS, nullptr},
     {"_tensor_keys", tensor_keys, METH_O, nullptr},
     {"_register_device", register_device_type, METH_VARARGS, nullptr},
-    {"_empty_pool", empty_pool, METH_O, nullptr},
     {"_alias_device", alias_device_name, METH_VARARGS, nullptr},
     {"_device_key", device_key, METH_O, nullptr},
     {}};

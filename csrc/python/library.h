@@ -70,6 +70,11 @@ PyObject* call_slot_override(const char* name, PyObject* self, PyObject* other =
 void add_dispatch_modes(PyObject* module);
 void add_memory(PyObject* module);
 void add_lazy(PyObject* module);
+void add_device_memory(PyObject* module);
+
+// Where the tensors of a device registered from outside get memory: from Python's functions, or, where these
+// are None, from the CPU's allocator.
+void set_device_memory(DeviceType type, PyObject* allocate, PyObject* free, bool pooled);
 void add_outside(PyObject* module);
 void add_opencl(PyObject* module);
 void add_pjrt(PyObject* module);

@@ -49,6 +49,7 @@ PyMODINIT_FUNC PyInit__C() {
     add_opencl(module.get());
     add_pjrt(module.get());
     add_lazy(module.get());
+    add_device_memory(module.get());
     add_dispatch_modes(module.get());
     add_autograd(module.get());
     add_nn_module(module.get());

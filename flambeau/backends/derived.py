@@ -109,7 +109,7 @@ class _Copy:
 
     def _scatter(self, dst: Any, staged: Any, host: Any) -> None:
         """Into a window with gaps: on the device, or through a copy of the bytes around it."""
-        if self.device.pointwise is not None and self.device._has(dst.dtype):
+        if self.device.pointwise is not None and self.device.has(dst.dtype):
             self._convert_or_fail(dst, staged)
             return
         span = sum((n - 1) * s for n, s in zip(dst.shape, dst.stride())) + 1
@@ -154,7 +154,7 @@ class _Fill:
 
     def __call__(self, self_: Any, value: Any) -> Any:
         number = value.item() if isinstance(value, flambeau.Tensor) else value
-        if self.device.pointwise is not None and self.device._has(self_.dtype):
+        if self.device.pointwise is not None and self.device.has(self_.dtype):
             from flambeau.ops.expr import arg
 
             if self_.dtype is flambeau.bool:
@@ -243,6 +243,31 @@ def _synchronize(device: Any = None) -> None:
         registered[device.type].synchronize()
 
 
+def memory_functions(name: str) -> dict[str, Callable[..., Any]]:
+    """What a device's tensors and its pool take, as programs ask of `torch.cuda`; an index may be given."""
+
+    def usage() -> tuple[Any, Any]:
+        return flambeau._C._device_memory(name)
+
+    def memory_stats(device_: Any = None) -> dict[str, int]:
+        stats = {}
+        for kind, (size, most, blocks, ever, blocks_ever) in zip(("allocated", "reserved"), usage()):
+            stats |= {
+                f"{kind}_bytes.all.current": size, f"{kind}_bytes.all.peak": most, f"{kind}_bytes.all.allocated": ever,
+                f"{kind}_bytes.all.freed": max(ever - size, 0), f"{kind}_blocks.all.current": blocks,
+                f"{kind}_blocks.all.allocated": blocks_ever,
+            }  # fmt: skip
+        return stats
+
+    return {
+        "memory_allocated": lambda device_=None: usage()[0][0], "max_memory_allocated": lambda device_=None: usage()[0][1],
+        "memory_reserved": lambda device_=None: usage()[1][0], "max_memory_reserved": lambda device_=None: usage()[1][1],
+        "memory_stats": memory_stats,
+        "reset_peak_memory_stats": lambda device_=None: flambeau._C._reset_device_memory(name, True),
+        "reset_accumulated_memory_stats": lambda device_=None: flambeau._C._reset_device_memory(name, False),
+    }  # fmt: skip
+
+
 def make_module(device: RegisteredDevice, functions: Any) -> None:
     """`flambeau.<name>`, with what programs ask of `torch.cuda`; attributes of a module that was given come first."""
     name = device.name
@@ -273,7 +298,8 @@ def make_module(device: RegisteredDevice, functions: Any) -> None:
         "set_rng_state_all": lambda states: generator.set_state(states[0]),
         "empty_cache": lambda: flambeau._C._empty_pool(name), "get_device_name": lambda device_=None: name,
         "get_amp_supported_dtype": lambda: [flambeau.float16, flambeau.bfloat16],
-        "is_bf16_supported": lambda: device._has(flambeau.bfloat16), "_is_in_bad_fork": lambda: False,
+        "is_bf16_supported": lambda: device.has(flambeau.bfloat16), "_is_in_bad_fork": lambda: False,
+        **memory_functions(name),
     }  # fmt: skip
     for attribute, value in defaults.items():
         if not hasattr(module, attribute):
