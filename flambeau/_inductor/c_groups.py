@@ -69,7 +69,7 @@ class CGroupPrinter(Printer):
         self.printer = printer
 
     def knows(self, expr: Expr, dtype: Any) -> bool:
-        if not self.printer.device._has(dtype):
+        if not self.printer.device.has(dtype):
             return False
         try:
             c99.CExpression({}).visit(expr, lambda node, exact=False: "x", c99.compute_type(dtype))
@@ -100,7 +100,7 @@ class CGroupPrinter(Printer):
             return None
         if operands.transposed:
             b = _Matrices(b.batch, b.columns, b.rows, (b.strides[0], b.strides[2], b.strides[1]))
-        if a.columns != b.rows or not a.batch == b.batch == out.batch or not self.printer.device._has(result.dtype):
+        if a.columns != b.rows or not a.batch == b.batch == out.batch or not self.printer.device.has(result.dtype):
             return None
         sizes = (out.batch, out.rows, out.columns, a.columns)
         product = products.plan(self.printer, result.dtype, sizes, a.strides, b.strides, out.strides)

@@ -13,6 +13,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau.backends import widest_float
 
 __all__ = ["GradScaler", "OptState"]
 
@@ -124,7 +125,7 @@ class GradScaler:
             )
         if state["stage"] is OptState.STEPPED:
             raise RuntimeError("[GradScaler] expected unscale_() before step(), got it after")
-        inv_scale = self._scale.double().reciprocal().float()  # type: ignore[union-attr]
+        inv_scale = self._scale.to(widest_float(self._scale.device)).reciprocal().float()  # type: ignore[union-attr]
         found_inf = fl.full((), 0.0, dtype=fl.float32, device=self._scale.device)  # type: ignore[union-attr]
         state["found_inf_per_device"] = self._unscale_grads_(optimizer, inv_scale, found_inf, False)
         state["stage"] = OptState.UNSCALED

@@ -144,6 +144,14 @@ def register_device(
     return device
 
 
+def widest_float(device: Any) -> Any:
+    """The dtype in which definitions compute what wants more precision than float32: float64 where the device has it."""
+    import flambeau as fl
+
+    known = None if device is None else registered.get(fl.device(device).type)
+    return fl.float64 if known is None or known.has(fl.float64) else fl.float32
+
+
 def register_recorder(name: str, device: RegisteredDevice) -> None:
     """Enters a device that records its calls (`flambeau.lazy`), whose kernels are not its own."""
     registered[name] = device

@@ -129,7 +129,7 @@ class RegisteredDevice:
         named = dict(zip(kernel.names, operands))
         try:
             hook = self._hooks["pointwise"]
-            if hook is None or not self._has(dtype):
+            if hook is None or not self.has(dtype):
                 raise NotImplementedError(f"no pointwise hook for {dtype}")
             hook(kernel, named, out, dtype)
             self.launches += 1
@@ -146,7 +146,7 @@ class RegisteredDevice:
         plan = reduction_plan(self._expressions, record, parameters, dims, dtype)
         try:
             hook = self._hooks["reduction"]
-            if hook is None or not self._has(dtype):
+            if hook is None or not self.has(dtype):
                 raise NotImplementedError(f"no reduction hook for {dtype}")
             hook(plan, source, out)
             self.launches += 1
@@ -190,7 +190,8 @@ class RegisteredDevice:
 
         philox.fill(self, out, *call)
 
-    def _has(self, dtype: Any) -> bool:
+    def has(self, dtype: Any) -> bool:
+        """Whether kernels compute with a dtype."""
         return self.dtypes is None or dtype in self.dtypes
 
     # ---------------------------------------------------------------- kernels by name
@@ -302,8 +303,19 @@ class RegisteredDevice:
     def _on_host_into(self, record: str, named: dict[str, Any], outs: tuple[Any, ...], refusal: Any) -> None:
         """A record on the host, its result copied into tensors of the device."""
         self._count_on_host(record, refusal)
-        host = {k: v.cpu() if isinstance(v, flambeau.Tensor) else v for k, v in named.items()}
-        result = _C._operator_object(record)(**host)
+        op = _C._operator_object(record)
+        wants_tensor = {a.name for a in op._schema.arguments if str(a.type) == "Tensor"}
+
+        def to_host(name: str, value: Any) -> Any:
+            if isinstance(value, flambeau.Tensor):
+                return value.cpu()
+            if name not in wants_tensor or value is None:
+                return value
+            dtypes = {bool: flambeau.bool, int: flambeau.int64, float: flambeau.float64}
+            dtype = dtypes.get(type(value), flambeau.complex128)
+            return flambeau.scalar_tensor(value, dtype=dtype, device="cpu")._mark_wrapped_number()
+
+        result = op(**{name: to_host(name, value) for name, value in named.items()})
         for out in outs:
             out.copy_(result.reshape(out.shape))
 

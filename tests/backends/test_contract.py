@@ -220,3 +220,54 @@ def test_events_are_numbered_when_they_are_recorded():
     stream = fl.eventchip.Stream()
     first, second = stream.record_event(), stream.record_event()
     assert fl.eventchip.Event().event_id == 0 < first.event_id < second.event_id
+
+
+def test_memory_is_counted_and_a_full_device_gives_back_what_its_pool_keeps():
+    blocks, room = {}, 4096
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.c_size_t],
+        [ctypes.c_void_p],
+    )
+
+    def allocate(size):
+        if sum(blocks.values()) + size > room:
+            raise MemoryError("[smallchip] expected room")
+        address = libc.malloc(size)
+        blocks[address] = size
+        return address
+
+    def free(address, size):
+        assert blocks.pop(address) == size
+        libc.free(address)
+
+    register_device("smallchip", allocate=allocate, free=free, copy=lambda dst, src: None, pooled=True)
+    x = fl.empty(512, device="smallchip")
+    assert fl.smallchip.memory_allocated() == 2048 and fl.smallchip.memory_reserved() == 2048
+    del x
+    assert fl.smallchip.memory_allocated() == 0 and fl.smallchip.max_memory_allocated() == 2048
+    assert fl.smallchip.memory_reserved() == 2048  # kept
+    y = fl.empty(1024, device="smallchip")  # fits only without it
+    assert list(blocks.values()) == [4096]
+    with pytest.raises(MemoryError):
+        fl.empty(1024, device="smallchip")
+    fl.smallchip.reset_peak_memory_stats()
+    stats = fl.smallchip.memory_stats()
+    assert stats["allocated_bytes.all.current"] == stats["allocated_bytes.all.peak"] == y.untyped_storage().nbytes()
+
+
+def test_a_device_without_double_precision_makes_sequences_and_draws():
+    single = make("singlechip", dtypes=[fl.float32, fl.int64, fl.bool], host_fallback=True)
+    for sequence in (
+        lambda d: fl.linspace(0, 1, 5, device=d), lambda d: fl.logspace(0, 1, 5, device=d),
+        lambda d: fl.arange(0, 1, 0.1, device=d), lambda d: fl.linspace(0, 9, 4, dtype=fl.int64, device=d),
+    ):  # fmt: skip
+        fl.testing.assert_close(sequence("singlechip").cpu(), sequence("cpu"))
+    scaler = fl.amp.GradScaler("singlechip")
+    scaler.scale(fl.ones((), device="singlechip", requires_grad=True)).backward()
+    assert fl.multinomial(fl.tensor([0.0, 1.0, 1.0]).to("singlechip"), 2).sort().values.tolist() == [1, 2]
+    assert fl.bernoulli(fl.ones(3, device="singlechip")).tolist() == [1, 1, 1]
+    assert not any("float64" in why for why in single.host_reasons.values())
+    assert (2.0 - fl.ones(2, device="singlechip", dtype=fl.float64)).tolist() == [1, 1]  # numbers go to the host, too
+    assert any("float64" in why for why in single.host_reasons.values())

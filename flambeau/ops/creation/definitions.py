@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
+from flambeau.backends import widest_float
 from flambeau.ops.rules import definition
 
 definition.without(
@@ -118,7 +119,7 @@ def _sequence(name: str, first: Callable[..., tuple[Any, Any]]) -> Callable[...,
         out = fl.empty(meta.shape, dtype=meta.dtype, device=device)
         i = _indices(meta.numel(), out.device)
         if meta.dtype.is_floating_point:
-            return out.copy_(i.to(fl.float64) * float(step) + float(start))
+            return out.copy_(i.to(widest_float(i.device)) * float(step) + float(start))
         return out.copy_(i * int(step) + int(start))
 
     return make
@@ -139,7 +140,7 @@ def _spaced(name: str) -> Callable[..., Any]:
             device = next((t.device for t in (start, end) if isinstance(t, fl.Tensor) and not t.is_cpu), None)
         args = (a, b, steps) if name == "linspace" else (a, b, steps, base)
         meta = _shape_on_meta(name, args, options)
-        wide = fl.complex128 if meta.is_complex() else fl.float64
+        wide = fl.complex128 if meta.is_complex() else widest_float(device)
         step = (b - a) / (steps - 1) if steps > 1 else 0.0
         i = _indices(steps, device).to(wide)
         values = fl.where(_indices(steps, device) < steps // 2, a + i * step, b - (steps - 1 - i) * step)

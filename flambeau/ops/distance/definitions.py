@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
+from flambeau.backends import widest_float
 from flambeau.ops.rules import definition
 
 NEVER = float("-inf")
@@ -36,7 +37,8 @@ class _States:
         self, log_probs: Any, targets: Any, inputs: Sequence[int], labels: Sequence[int], blank: int, count: int
     ):
         steps, batch, _ = log_probs.shape
-        device, x = log_probs.device, log_probs.double()
+        device, wide = log_probs.device, widest_float(log_probs.device)
+        x = log_probs.to(wide)
         self.labels = _labels(targets, labels, blank, count)
         self.seen = fl.tensor(list(inputs), device=device).unsqueeze(1)
         self.lengths = fl.tensor(list(labels), device=device).unsqueeze(1)
@@ -45,7 +47,7 @@ class _States:
         # A label may follow another directly, without the blank between them, when the two differ.
         self.skip = fl.zeros_like(self.inside)
         self.skip[:, 2:] = self.labels[:, 2:] != self.labels[:, :-2]
-        self.outside = fl.full((batch, count), NEVER, dtype=fl.float64, device=device)
+        self.outside = fl.full((batch, count), NEVER, dtype=wide, device=device)
         self.emitted = x.gather(2, self.labels.unsqueeze(0).expand(steps, -1, -1)) if steps else x
 
     def entered(self, ways: list[Any], t: int) -> Any:
@@ -116,14 +118,15 @@ def _ctc_loss_backward(
             two = fl.constant_pad_nd(fl.where(states.skip, rows[-1], states.outside), [0, 2], NEVER)[:, 2:]
             beta = fl.where(states.seen > t + 1, states.entered([rows[-1], one, two], t), beta)
         rows.append(fl.where(ends & (states.seen == t + 1), states.emitted[t], beta))
-    sums = log_alpha.double() + fl.stack(rows[::-1], 1)
-    likely = (sums - states.emitted.transpose(0, 1) + loss.double().reshape(-1, 1, 1)).exp()
+    wide = widest_float(log_probs.device)
+    sums = log_alpha.to(wide) + fl.stack(rows[::-1], 1)
+    likely = (sums - states.emitted.transpose(0, 1) + loss.to(wide).reshape(-1, 1, 1)).exp()
     likely = fl.where(sums == NEVER, fl.zeros_like(likely), likely)
     taken = likely.new_zeros([batch, steps, classes])
     taken = taken.scatter_add(2, states.labels.unsqueeze(1).expand(-1, steps, -1), likely)
     possible = loss != float("inf")
     never = fl.full_like(grad, 0.0 if zero_infinity else float("nan")).reshape(-1)
     scale = fl.where(possible, grad.reshape(-1), never).unsqueeze(1)
-    gradient = (log_probs.double().exp() - taken.transpose(0, 1)) * scale
+    gradient = (log_probs.to(wide).exp() - taken.transpose(0, 1)) * scale
     inside = fl.arange(steps, device=log_probs.device).unsqueeze(1) < states.seen.squeeze(1)
     return fl.where(inside.unsqueeze(2), gradient, fl.zeros_like(gradient)).to(log_probs.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
+from flambeau.backends import widest_float
 from flambeau.ops.rules import definition
 
 
@@ -19,7 +20,7 @@ def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float
         raise RuntimeError(f"[embedding_renorm_] expected a weight of 2 dimensions, got {tuple(self.shape)}")
     at = indices.reshape(-1).to(fl.int64)
     rows = fl.index_select(self, 0, at)
-    wide = rows.to(fl.float64)
+    wide = rows.to(widest_float(rows.device))
     size = fl.linalg.vector_norm(wide, norm_type, 1, keepdim=True)
     scaled = (wide * (max_norm / (size + 1e-7))).to(self.dtype)
     return self.index_copy_(0, at, fl.where(size > max_norm, scaled, rows))

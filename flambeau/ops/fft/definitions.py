@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
+from flambeau.backends import widest_float
 from flambeau.ops.rules import definition
 
 
@@ -15,7 +16,9 @@ def _fourier(self: Any, dims: Sequence[int], forward: bool) -> Any:
     for d in dims:
         n = self.shape[d]
         k = fl.arange(n, device=self.device)
-        turns = fl.remainder(k.unsqueeze(1) * k, n).to(fl.float64) * ((-2 if forward else 2) * math.pi / max(n, 1))
+        turns = fl.remainder(k.unsqueeze(1) * k, n).to(widest_float(self.device)) * (
+            (-2 if forward else 2) * math.pi / max(n, 1)
+        )
         roots = fl.complex(fl.cos(turns), fl.sin(turns)).to(self.dtype)
         self = fl.matmul(self.movedim(d, -1), roots).movedim(-1, d)
     return self

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
+from flambeau.backends import widest_float
 from flambeau.ops.rules import definition
 
 
@@ -26,11 +27,11 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
 
 def _bernoulli(probabilities: Any, shape: Any, generator: Any) -> Any:
     """The random words are those that the CPU kernels draw: one for each element."""
-    wide = probabilities.to(fl.float64).expand(shape)
+    wide = probabilities.to(widest_float(probabilities.device)).expand(shape)
     if wide.numel() and not bool(fl.all(fl.logical_and(wide >= 0, wide <= 1))):
         raise RuntimeError("[bernoulli] expected probabilities in [0, 1], got one outside")
     words = fl.randint(0, 1 << 32, shape, device=probabilities.device, generator=generator)
-    return words.to(fl.float64) < wide * float(1 << 32)
+    return words.to(wide.dtype) < wide * float(1 << 32)
 
 
 @definition("bernoulli")
@@ -48,14 +49,14 @@ def multinomial(self: Any, num_samples: int, replacement: bool = False, *, gener
     if self.dim() not in (1, 2) or not self.is_floating_point():
         received = f"{self.dim()} dimensions of {self.dtype}"
         raise RuntimeError(f"[multinomial] expected floating point weights of 1 or 2 dimensions, got {received}")
-    rows = self.reshape(-1, self.shape[-1]).to(fl.float64)
+    rows = self.reshape(-1, self.shape[-1]).to(widest_float(self.device))
     n = rows.shape[1]
     if num_samples <= 0 or not (replacement or num_samples <= n):
         raise RuntimeError(f"[multinomial] expected 1 to {n} samples without replacement, got {num_samples}")
     total = fl.sum(rows, 1, keepdim=True)
     if not bool(fl.all((total > 0) & (total < math.inf) & (fl.amin(rows, 1, keepdim=True) >= 0))):
         raise RuntimeError("[multinomial] expected weights that are finite, not negative and not all 0")
-    options = {"dtype": fl.float64, "device": self.device, "generator": generator}
+    options = {"dtype": rows.dtype, "device": self.device, "generator": generator}
     if replacement:
         totals = fl.cumsum(rows, 1)
         thresholds = fl.rand(rows.shape[0], num_samples, **options) * totals.narrow(1, n - 1, 1)
@@ -63,8 +64,9 @@ def multinomial(self: Any, num_samples: int, replacement: bool = False, *, gener
         chosen = at.clamp(max=n - 1)
     else:
         # Races of exponential clocks: the first to ring are a sample without replacement.
-        steps = fl.floor(fl.rand(rows.shape, **options) * 2.0**52)
-        rings = fl.where(rows > 0, -fl.log((steps + 0.5) * 2.0**-52) / rows, math.inf)
+        bits = 52 if rows.dtype is fl.float64 else 23
+        steps = fl.floor(fl.rand(rows.shape, **options) * 2.0**bits)
+        rings = fl.where(rows > 0, -fl.log((steps + 0.5) * 2.0**-bits) / rows, math.inf)
         chosen = fl.topk(rings, num_samples, 1, False)[1] if num_samples > 1 else rings.argmin(1, True)
     return chosen.reshape([*self.shape[:-1], num_samples]).contiguous()
 
