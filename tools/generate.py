@@ -444,6 +444,7 @@ def generate_each(records) -> str:
 
 # Tags that native code asks for, as bits of the operator.
 FLAGS = {
+    "wide_complex": "kWideComplex",
     "view": "kView",
     "random": "kRandom",
     "no_grad": "kNoGrad",
@@ -457,7 +458,7 @@ FLAGS = {
     "variadic": "kVariadic",
 }
 # Families with kernels of their own for complex64 and complex128.
-WIDE_COMPLEX = tuple(f"flambeau.ops.{family}." for family in ("fft", "linalg", "reductions"))
+WIDE_COMPLEX = tuple(f"flambeau.ops.{family}." for family in ("convolution", "fft", "linalg", "reductions"))
 AUTOCAST = {
     None: "None",
     "lower": "Lower",

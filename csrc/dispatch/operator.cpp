@@ -10,6 +10,8 @@ namespace fl {
 
 void (*track_view)(const Tensor&, const Tensor&, bool) = nullptr;
 KeySet (*keys_of_view)(const TensorImpl*) = nullptr;
+void (*call_in_complex64)(const Operator&, KeySet, Value*,
+                          Value*) = nullptr;  // set by csrc/ops/complex_half.cpp
 
 // Defines a built-in operator when it is first looked for, while not all of them are defined; set by the
 // table of built-in operators.
@@ -180,13 +182,19 @@ void remember_views_of(const Value& base, Value* results, int n) {
 
 // Before a kernel touches memory: every argument's storage holds what its geometry says, and what is written
 // to has bytes of its own. Views and operators that are taken apart do not touch it.
-// Where its kernels do not know complex32, which they would take for another dtype, it is refused.
 void check_storage(const Operator& op, const TensorImpl* t, bool written) {
-  FL_CHECK_KIND(!(op.flags & kWideComplex && t && t->dtype == DType::ComplexHalf), NotImplemented, "[",
-                op.schema.name,
-                "] expected complex64 or complex128, got complex32: convert it with .to(complex64)");
   check_shrunk(op.schema.name.c_str(), t);
   if (written && t && t->storage) t->storage->materialize();
+}
+// Whether the kernels, which do not know complex32, would take an argument for another dtype.
+bool has_complex_half(const Operator& op, const Value* args) {
+  for (size_t i = 0; i < op.schema.args.size(); ++i) {
+    if (args[i].is_tensor() && args[i].tensor_impl()->dtype == DType::ComplexHalf) return true;
+    if (args[i].is_tensor_list())
+      for (size_t j = 0; j < args[i].length(); ++j)
+        if (args[i].tensors()[j].defined() && args[i].tensors()[j].dtype() == DType::ComplexHalf) return true;
+  }
+  return false;
 }
 void check_storages(const Operator& op, const Value* args) {
   if (op.flags & (kView | kGeometry) || op.is_composite()) return;
@@ -201,7 +209,11 @@ void check_storages(const Operator& op, const Value* args) {
 
 void Operator::call_with(KeySet keys, Value* args, Value* results) const {
   const profiling::Scope recorded(*this, args);
-  if (any_unusual_storage()) check_storages(*this, args);
+  if (any_unusual_storage()) {
+    if (flags & kWideComplex && has_complex_half(*this, args))
+      return call_in_complex64(*this, keys, args, results);
+    check_storages(*this, args);
+  }
   if (__builtin_expect(built_.load(std::memory_order_acquire) != OperatorTable::get().generation(), 0))
     rebuild();
   // Devices: an explicit device wins over the CPU (zero-dim CPU operands may join any device).

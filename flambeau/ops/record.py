@@ -70,6 +70,7 @@ TAGS = {
     "data_dependent": "the sizes of the results depend on values",
     "reads_values": "reads numbers from a tensor, such as where a view begins",
     # arithmetic
+    "wide_complex": "kernels know complex64 and complex128, but not complex32",
     "matmul": "a product of matrices",
     "convolution": "a convolution, or the gradients of one",
     "attention": "scaled dot product attention, or the gradients of it",

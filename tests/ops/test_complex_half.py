@@ -84,3 +84,29 @@ def test_gradients():
     x = half().requires_grad_()
     (g,) = fl.autograd.grad((x * x).abs().sum(), x)
     assert g.dtype is fl.chalf and fl.allclose(g.to(fl.complex64), 2 * x.detach().to(fl.complex64), atol=1e-2)
+
+
+def test_reductions_and_products():
+    x = half()
+    wide = x.to(fl.complex64)
+    for function in (fl.sum, fl.prod, fl.mean, fl.fft.fft, fl.cumsum):
+        args = (0,) if function is fl.cumsum else ()
+        fl.testing.assert_close(function(x, *args), function(wide, *args).chalf(), rtol=2e-3, atol=2e-3)
+    assert x.var().dtype is fl.float16 and x.norm().dtype is fl.float16 and fl.linalg.vector_norm(x).dtype is fl.float16
+    fl.testing.assert_close(x.norm().float(), wide.norm(), rtol=1e-3, atol=0)
+    assert bool(x.all()) and bool(x.any()) and x.count_nonzero().item() == 3
+    assert x.index_add(0, fl.tensor([0]), x[:1])[0].item() == 2 + 4j
+    assert (
+        fl.nn.functional.conv1d(x.reshape(1, 1, 3), x[:1].reshape(1, 1, 1)).reshape(-1).tolist()
+        == (wide * (1 + 2j)).tolist()
+    )
+    assert fl.linalg.det(fl.eye(2, dtype=fl.chalf) * 2j).item() == -4
+
+
+def test_what_is_computed_wide_is_written_back_and_differentiated():
+    x = half()
+    x.index_add_(0, fl.tensor([2]), fl.ones(1, dtype=fl.chalf))
+    assert x.dtype is fl.chalf and x.tolist() == [1 + 2j, -0.5j, 4]
+    y = half().requires_grad_()
+    fl.linalg.vector_norm(y).backward()
+    assert y.grad.dtype is fl.chalf

@@ -238,6 +238,7 @@ def take_along_dim(self: fl.Tensor, indices: fl.Tensor, dim: int | None = None) 
 
 tag("changes_part", "index_add index_copy index_put")
 tag("core", "index index_put index_select masked_scatter nonzero")
+tag("wide_complex", "index_add")
 tag("data_dependent", "_nonzero_numpy masked_select nonzero")
 tag("mixed_devices", "index index_put")
 tag("moves", "index_select take_along_dim")
