@@ -85,8 +85,9 @@ void settle(const PointwiseDef& def, const Value* args, Settled& s) {
         s.shape = broadcast_shapes(def.name, s.shape, s.operand[i]->tensor_impl()->sizes);
 }
 
-// Makes the tensor of an in-place or out= form fit.
-void prepare(const PointwiseDef& def, Settled& s, const Tensor& out, bool may_resize) {
+// Makes the tensor of an in-place or out= form fit. Answers whether it overlaps an operand of another dtype,
+// such as a part of its own complex elements: what is written is then computed beside it.
+bool prepare(const PointwiseDef& def, Settled& s, const Tensor& out, bool may_resize) {
   FL_CHECK(out.device() == s.device || s.only_scalars, "[", def.name, "] expected the output on ",
            to_string(s.device), ", got ", to_string(out.device()));
   s.device = out.device();
@@ -95,12 +96,16 @@ void prepare(const PointwiseDef& def, Settled& s, const Tensor& out, bool may_re
            "] expected an output whose elements are distinct in memory, got an expanded tensor; clone() it "
            "first: unsupported operation: more than one element of the written-to tensor refers to a single "
            "memory location");
-  for (int i = 0; i < def.operands; ++i)
-    if (s.operand[i]->is_tensor())
-      FL_CHECK(!overlaps_partially(out, s.operand[i]->tensor()), "[", def.name,
-               "] expected an output that does not partly overlap an input, got views of one memory; "
-               "clone() one of them");
+  bool beside = false;
+  for (int i = 0; i < def.operands; ++i) {
+    if (!s.operand[i]->is_tensor() || !overlaps_partially(out, s.operand[i]->tensor())) continue;
+    beside = s.operand[i]->tensor_impl()->dtype != out.dtype();
+    FL_CHECK(beside, "[", def.name,
+             "] expected an output that does not partly overlap an input, got views of one memory; "
+             "clone() one of them");
+  }
   out.bump_version();
+  return beside;
 }
 
 // Whether a result has to be rounded to its own dtype, in which it is not computed, before it is converted to
@@ -209,8 +214,8 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
   if (op.flags & (kInplace | kOut)) {
     out = args[op.flags & kInplace ? 0 : op.schema.args.size() - 1].tensor();
     if (op.flags & kOut) check_out_dtype(op, def, s, out);
-    prepare(def, s, out, op.flags & kOut);
-    if (rounds_first(s, out)) {
+    const bool beside = prepare(def, s, out, op.flags & kOut) && s.device.type != DeviceType::Meta;
+    if (beside || rounds_first(s, out)) {
       const Tensor rounded = empty(s.shape, {s.result, s.device});
       run(op, def, args, s, rounded);
       copy_into(out, rounded);

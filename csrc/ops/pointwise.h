@@ -41,7 +41,7 @@ struct PointwiseDef {
   int cost;                                  // work of one element relative to an addition
   PointwiseCheck check;                      // or null
   int n_cases;
-  PointwiseCase cases[4];
+  PointwiseCase cases[5];
   StoredLoop narrow, boolean, complex_float;  // for integers below 64 bits, bool and complex64
   bool modular;                               // the loops over int64 serve uint64, too
   const void* device = nullptr;               // the accelerator's kernels, when it has been opened

@@ -50,3 +50,19 @@ def test_similarity_of_nothing_is_zero_in_half_too():
     for dtype in (fl.float16, fl.bfloat16, fl.float32):
         found = fl.nn.functional.cosine_similarity(fl.ones(2, 0, dtype=dtype), fl.ones(0, dtype=dtype), dim=1)
         assert found.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.float64, fl.complex64, fl.complex128])
+def test_whatever_to_the_power_of_zero_is_one(dtype):
+    x = fl.tensor([0.0, 2.0, float("nan"), float("inf")]).to(dtype)
+    assert (x**0).tolist() == [1] * 4 and x.pow_(0.0).tolist() == [1] * 4
+    assert fl.compile(lambda t: t**0)(fl.zeros(3, dtype=dtype)).tolist() == [1] * 3
+
+
+def test_a_tensor_is_divided_by_a_part_of_itself():
+    x = fl.tensor([1 + 2j, 4 - 2j])
+    assert x.div_(x.real).tolist() == [1 + 2j, 1 - 0.5j]
+    assert fl.mul(x, x.imag, out=x).tolist() == [2 + 4j, -0.5 + 0.25j]
+    y = fl.arange(4.0)
+    with pytest.raises(RuntimeError, match="partly overlap"):
+        y[1:].add_(y[:-1])

@@ -645,7 +645,7 @@ void attach_generated_kernels() {
     if (op && op->kernel(Key::CPU)) op->set_kernel(Key::CUDA, op->kernel(Key::CPU));
   };
   for (auto& [name, kernels] : by_name) {
-    for (int c = 0; c < 4; ++c)
+    for (size_t c = 0; c < std::size(kernels->cases); ++c)
       if (kernels->cases[c]) kernels->case_tables[c] = by_name[kernels->cases[c]];
     Operator* op = table.find(name);
     if (!op || op->kernel(Key::CPU).fn != pointwise_kernel) continue;

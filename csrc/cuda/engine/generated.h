@@ -51,8 +51,8 @@ struct ComplexTable {
 struct PointwiseTable {
   const char* name;
   PointwiseKernels (*kernels)[kPointwiseSlots];  // by variant
-  const char* cases[4];
-  const PointwiseTable* case_tables[4];
+  const char* cases[5];
+  const PointwiseTable* case_tables[5];
   const ComplexTable* complex = nullptr;
 };
 

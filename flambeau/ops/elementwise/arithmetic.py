@@ -99,6 +99,9 @@ cube = pointwise(
     dtypes="fc",
     vjp=lambda g, x, out: (g * 3 * x * x,),
 )
+one = pointwise(
+    "_one_like(Tensor self) -> Tensor", lambda x: e.where(x == 0, 1, 1), dtypes="fc", vjp=lambda g, x, out: (0 * g,)
+)
 
 
 # ---------------------------------------------------------------- quotients
@@ -230,7 +233,7 @@ power = pointwise(
     },
     dtypes="bifc",
     check="integer_power",
-    cases={2: square, 3: cube, -1: reciprocal, 0.5: sqrt},
+    cases={2: square, 3: cube, -1: reciprocal, 0.5: sqrt, 0: one},
     vjp=pow_vjp,
 )
 scalar_first(power, "Scalar", check="", cases={})
