@@ -602,6 +602,8 @@ _KEY_NAMES = {
     "AutocastXPU": AUTOCAST,
     "AutocastPrivateUse1": AUTOCAST,
     "Functionalize": FUNCTIONALIZE,
+    "Conjugate": 21,
+    "Negative": 22,
     "CompositeImplicitAutograd": COMPOSITE,
 }
 

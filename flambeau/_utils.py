@@ -30,12 +30,17 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -
     return tensor.set_(storage.untyped(), storage_offset, size, stride)
 
 
-def _resolved(tensor: Tensor, metadata: Any) -> Tensor:
-    """A tensor that PyTorch saved as the conjugate or the negative of what its storage holds, computed."""
+def _metadata_of(tensor: Tensor) -> dict[str, bool]:
+    """What a pickle notes of a tensor that is the conjugate or the negative of what its storage holds."""
+    return {name: True for name, noted in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if noted}
+
+
+def _as_noted(tensor: Tensor, metadata: Any) -> Tensor:
+    """The tensor that `metadata` was written for, of one that shows what the storage holds."""
     flags = metadata if isinstance(metadata, dict) else {}
     if flags.get("conj") is True:
         tensor = tensor.conj()
-    return -tensor if flags.get("neg") is True else tensor
+    return flambeau._neg_view(tensor) if flags.get("neg") is True else tensor
 
 
 def _rebuild_tensor_v2(
@@ -47,7 +52,7 @@ def _rebuild_tensor_v2(
     backward_hooks: Any,
     metadata: Any = None,
 ) -> Tensor:
-    tensor = _resolved(_rebuild_tensor(storage, storage_offset, size, stride), metadata)
+    tensor = _as_noted(_rebuild_tensor(storage, storage_offset, size, stride), metadata)
     if requires_grad:
         tensor.requires_grad_()
     if backward_hooks:
@@ -66,6 +71,7 @@ def _rebuild_tensor_v3(
     metadata: Any = None,
 ) -> Tensor:
     tensor = flambeau.empty(0, dtype=dtype, device=storage.device).set_(storage, storage_offset, size, stride)
+    tensor = _as_noted(tensor, metadata)
     return tensor.requires_grad_() if requires_grad else tensor
 
 

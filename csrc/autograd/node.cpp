@@ -192,17 +192,28 @@ Tensor window_of(const Tensor& t, const Dims& sizes, const Dims& strides, int64_
   return call_tensor(window, t, sizes.vec(), strides.vec(), offset);
 }
 
+// From the gradient of what is read to that of what lies in memory, or back.
+Tensor turned(Tensor grad, KeySet deferred) {
+  static const Operator& conjugate = OperatorTable::get().at("conj_physical");
+  static const Operator& negate = OperatorTable::get().at("neg");
+  if (deferred.has(Key::Conjugate)) grad = call_tensor(conjugate, grad);
+  return deferred.has(Key::Negative) ? call_tensor(negate, grad) : grad;
+}
+
 struct Geometry {
   Dims base_sizes, base_strides, sizes, strides;
   int64_t offset = 0;
   DType base_dtype = DType::Float, dtype = DType::Float;
+  KeySet base_deferred, deferred;  // what is done when the elements are read
   Geometry(const Tensor& t, const Tensor& base)
       : base_sizes(base->sizes),
         base_strides(base->strides),
         sizes(t->sizes),
         strides(t->strides),
         base_dtype(base.dtype()),
-        dtype(t.dtype()) {
+        dtype(t.dtype()),
+        base_deferred(base->keys & kDeferred),
+        deferred(t->keys & kDeferred) {
     int64_t origin = base.offset();
     if (is_complex(base_dtype) && !is_complex(dtype)) origin *= 2;
     if (!is_complex(base_dtype) && is_complex(dtype)) origin /= 2;
@@ -218,14 +229,16 @@ struct AsStridedView final : Node {
   std::string name() const override { return "AsStridedBackward0"; }
   std::vector<Tensor> apply(std::vector<Tensor>&& grads) override {
     if (!grads[0].defined()) return {Tensor()};
+    const Tensor grad = turned(grads[0], at.deferred);
     if (at.dtype == at.base_dtype)
-      return {scatter_window(grads[0], at.base_sizes, at.base_strides, at.sizes, at.strides, at.offset)};
+      return {turned(scatter_window(grad, at.base_sizes, at.base_strides, at.sizes, at.strides, at.offset),
+                     at.base_deferred)};
     static const Operator& zero = OperatorTable::get().at("zero_");
     static const Operator& copy = OperatorTable::get().at("copy_");
     Tensor base = empty_of(grads[0], at.base_sizes, at.base_strides, at.base_dtype);
     call_tensor(zero, base);
-    call_tensor(copy, window_of(reread(base, at.dtype), at.sizes, at.strides, at.offset), grads[0], false);
-    return {base};
+    call_tensor(copy, window_of(reread(base, at.dtype), at.sizes, at.strides, at.offset), grad, false);
+    return {turned(base, at.base_deferred)};
   }
 };
 
@@ -243,17 +256,18 @@ struct CopySlices final : Node {
     static const Operator& clone = OperatorTable::get().at("clone");
     static const Operator& copy = OperatorTable::get().at("copy_");
     Tensor grad = empty_of(grads[0], at.base_sizes, at.base_strides, at.base_dtype);
-    call_tensor(copy, grad, grads[0], false);
+    call_tensor(copy, grad, turned(grads[0], at.base_deferred), false);
     const Tensor slice = window_of(reread(grad, at.dtype), at.sizes, at.strides, at.offset);
-    std::vector<Tensor> inner = fn->apply({call_tensor(clone, slice, Value(MemoryFormat::Contiguous))});
+    std::vector<Tensor> inner =
+        fn->apply({turned(call_tensor(clone, slice, Value(MemoryFormat::Contiguous)), at.deferred)});
     if (needs(0)) {
       if (!inner.empty() && inner[0].defined()) {
-        call_tensor(copy, slice, inner[0], false);
+        call_tensor(copy, slice, turned(inner[0], at.deferred), false);
       } else {
         static const Operator& zero_ = OperatorTable::get().at("zero_");
         call_tensor(zero_, slice);
       }
-      out[0] = grad;
+      out[0] = turned(grad, at.base_deferred);
     }
     for (size_t i = 1; i < inner.size() && i < out.size(); ++i) out[i] = inner[i];
     return out;
@@ -488,6 +502,7 @@ void accumulate_grad(const Tensor& t, Tensor&& grad) {
   static const Operator& clone = OperatorTable::get().at("clone");
   Meta& m = *meta_of(t);
   const bool track = thread_state().grad_mode;
+  if (!(grad->keys & kDeferred).empty()) grad = call_tensor(clone, grad, Value());
   std::unique_lock<std::mutex> lock(grad_mutexes[reinterpret_cast<uintptr_t>(&m) / 64 % 16]);
   if (__builtin_expect(grad->sparse || (m.grad.defined() && m.grad->sparse), 0)) {
     if (!m.grad.defined())

@@ -141,7 +141,7 @@ bool matches(const InputSpec& spec, const Tensor& tensor) {
   const TensorImpl& t = *tensor.impl();
   return t.dtype == spec.dtype && tensor.requires_grad() == spec.requires_grad &&
          IntSpan(t.sizes) == IntSpan(spec.sizes) && IntSpan(t.strides) == IntSpan(spec.strides) &&
-         t.device == spec.device && is_aligned(tensor) == spec.aligned;
+         t.device == spec.device && is_aligned(tensor) == spec.aligned && (t.keys & kDeferred).empty();
 }
 }  // namespace
 
@@ -220,6 +220,9 @@ std::vector<Tensor> SpecializedFunction::call(const Tensor* tensors, FixedInputs
   if (any_unusual_storage())
     for (int i = 0; i < inputs; ++i) own_storage("compiled function", tensors[i]);
   Ref<CompiledGraph> graph = find(tensors, fixed);
+  if (!graph &&
+      std::any_of(tensors, tensors + inputs, [](const Tensor& t) { return !(t->keys & kDeferred).empty(); }))
+    return original(tensors);
   if (!graph && parametric) graph = instantiate(tensors);
   if (!graph) graph = compile(tensors);
   if (graph->refused) return original(tensors);

@@ -20,6 +20,8 @@ enum class Key : uint8_t {
   Autocast = 18,
   Functionalize = 19,
   Sparse = 20,     // tensors made of parts: calls are rewritten as calls on the parts, before anything else
+  Conjugate = 21,  // what lies in memory is the conjugate of the elements (csrc/ops/deferred.cpp)
+  Negative = 22,   // what lies in memory is the negative of the elements
   Composite = 31,  // not a key of tensors: where an op's decomposition is stored
 };
 constexpr int kKeys = 32;
@@ -48,6 +50,9 @@ class KeySet {
  private:
   uint32_t bits_ = 0;
 };
+
+// Of tensors whose elements are made of what lies in memory when they are read. Kernels do not meet them.
+constexpr KeySet kDeferred = KeySet(Key::Conjugate) | KeySet(Key::Negative);
 
 constexpr Key backend_key(DeviceType t) {
   return static_cast<Key>(device_slot(t));

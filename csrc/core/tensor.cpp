@@ -74,11 +74,10 @@ void TensorImpl::refresh() {
 }
 
 void TensorImpl::refresh_keys() {
-  const bool python_key = keys.has(Key::Python);
-  keys = KeySet(backend_key(device.type));
+  const KeySet kept = keys & (KeySet(Key::Python) | kDeferred);
+  keys = KeySet(backend_key(device.type)) | kept;
   // Inference tensors pass autograd too: it refuses to write to them outside inference mode.
   if ((autograd && autograd->requires_grad) || inference) keys |= Key::Autograd;
-  if (python_key) keys |= Key::Python;
   if (sparse) keys |= Key::Sparse;
 }
 
@@ -271,7 +270,7 @@ Tensor alias(const Tensor& base, IntSpan sizes, IntSpan strides, int64_t offset)
   impl->strides.assign(strides);
   impl->dtype = base.dtype();
   impl->device = base.device();
-  impl->keys = KeySet(backend_key(base.device().type));
+  impl->keys = KeySet(backend_key(base.device().type)) | (base->keys & kDeferred);
   impl->inference = base->inference;
   if (impl->inference) impl->keys |= Key::Autograd;
   impl->own_version = base->own_version;

@@ -54,6 +54,10 @@ std::vector<Piece> pieces_of(const Tensors& list) {
 
 Fingerprint fingerprint(Collective op, const Tensor& t, Reduction reduction = Reduction::None,
                         int root = -1) {
+  FL_CHECK((t->keys & kDeferred).empty(),
+           "[distributed] expected a tensor whose memory holds its elements, got one that is conjugated or "
+           "negated "
+           "when it is read; use resolve_conj() and resolve_neg()");
   Fingerprint what;
   what.op = op;
   what.dtype = t.dtype();

@@ -51,7 +51,8 @@ Scalar item(const Tensor& t) {
   FL_CHECK(t.numel() == 1, "[item] expected a tensor of one element, got shape ", t.sizes());
   check_stored("item", t);
   // Subclasses, modes and devices see an operator; plain CPU tensors, by far the most, are read at once.
-  if (!t.is_cpu() || t->keys.has(Key::Python) || thread_state().included.has(Key::Python)) {
+  if (!t.is_cpu() || !(t->keys & (KeySet(Key::Python) | kDeferred)).empty() ||
+      thread_state().included.has(Key::Python)) {
     static const Operator& read = OperatorTable::get().at("_local_scalar_dense");
     Value args[1] = {Value(t)}, result[1];
     read.call(args, result);

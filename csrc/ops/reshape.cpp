@@ -121,8 +121,15 @@ Tensor mT(const Tensor& self) {
            ": tensor.mT is only supported on matrices or batches of matrices");
   return self.dim() == 0 ? CALL("alias", self) : transpose(self, -2, -1);
 }
+// Whether a view of the tensor may be conjugated when it is read. Where calls are recorded or handled in
+// Python, and on devices from outside, a copy is.
+bool may_defer(const Tensor& self) {
+  return !self->sparse && self.device().type < DeviceType::Custom0 && !self->keys.has(Key::Python) &&
+         !thread_state().included.has(Key::Python);
+}
 Tensor conj(const Tensor& self) {
-  return is_complex(self.dtype()) ? CALL("conj_physical", self) : self;
+  if (!is_complex(self.dtype())) return self;
+  return may_defer(self) ? CALL("_conj", self) : CALL("conj_physical", self);
 }
 Tensor mH(const Tensor& self) {
   FL_CHECK(self.dim() != 1, "[mH] expected a matrix or a batch of matrices, got shape ", self.sizes(),
@@ -134,8 +141,11 @@ Tensor H(const Tensor& self) {
            ": only supported on matrices (2-D tensors)");
   return mH(self);
 }
-Tensor same(const Tensor& self) {
-  return self;
+Tensor resolve_conj(const Tensor& self) {
+  return self->keys.has(Key::Conjugate) ? CALL("conj_physical", CALL("_conj", self)) : self;
+}
+Tensor resolve_neg(const Tensor& self) {
+  return self->keys.has(Key::Negative) ? CALL("neg", CALL("_neg_view", self)) : self;
 }
 
 Tensor movedim(const Tensor& self, IntSpan source, IntSpan destination) {
@@ -167,13 +177,21 @@ Tensor movedim_int(const Tensor& self, int64_t source, int64_t destination) {
   return movedim(self, {source}, {destination});
 }
 
+// A part of complex elements; of deferred ones it may be one that is negated when it is read.
+Tensor part(const Tensor& self, int64_t which) {
+  Tensor plain = self;
+  const bool negative = self->keys.has(Key::Negative), conjugate = self->keys.has(Key::Conjugate);
+  if (negative) plain = CALL("_neg_view", plain);
+  if (conjugate) plain = CALL("_conj", plain);
+  const Tensor taken = CALL("select", CALL("view_as_real", plain), Value(int64_t(-1)), Value(which));
+  return negative != (conjugate && which == 1) ? CALL("_neg_view", taken) : taken;
+}
 Tensor real(const Tensor& self) {
-  if (!is_complex(self.dtype())) return self;
-  return CALL("select", CALL("view_as_real", self), Value(int64_t(-1)), Value(int64_t(0)));
+  return is_complex(self.dtype()) ? part(self, 0) : self;
 }
 Tensor imag(const Tensor& self) {
   FL_CHECK(is_complex(self.dtype()), "[imag] expected a complex tensor, got ", name_of(self.dtype()));
-  return CALL("select", CALL("view_as_real", self), Value(int64_t(-1)), Value(int64_t(1)));
+  return part(self, 1);
 }
 
 FL_KERNEL("reshape", reshape, kComposite);
@@ -194,8 +212,8 @@ FL_KERNEL("moveaxis.int", movedim_int, kComposite);
 FL_KERNEL("moveaxis.intlist", movedim, kComposite);
 FL_KERNEL("real", real, kComposite);
 FL_KERNEL("imag", imag, kComposite);
-FL_KERNEL("resolve_conj", same, kComposite);
-FL_KERNEL("resolve_neg", same, kComposite);
+FL_KERNEL("resolve_conj", resolve_conj, kComposite);
+FL_KERNEL("resolve_neg", resolve_neg, kComposite);
 FL_KERNEL("conj", conj, kComposite);
 FL_KERNEL("_numpy_T", numpy_T, kComposite);
 FL_KERNEL("_mT", mT, kComposite);

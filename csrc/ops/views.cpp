@@ -250,8 +250,35 @@ Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) 
   return alias(self, sizes, strides, self.offset() + start);
 }
 
+// Raises where the bytes are to be read as something else than elements that are made of them when they are
+// read.
+void check_undeferred(const char* op, const Tensor& t) {
+  FL_CHECK((t->keys & kDeferred).empty(), "[", op,
+           "] expected a tensor whose memory holds its elements, got one that is ",
+           t->keys.has(Key::Conjugate) ? "conjugated" : "negated", " when it is read: ", op,
+           " doesn't work on unresolved ",
+           t->keys.has(Key::Conjugate) ? "conjugated tensors; use resolve_conj() first"
+                                       : "negated tensors; use resolve_neg() first");
+}
+
+// The same elements, conjugated or negated; it takes place when they are read.
+Tensor deferred(const Tensor& self, Key key) {
+  Tensor out = alias(self, self.sizes(), self.strides(), self.offset());
+  out->keys = KeySet(out->keys.bits() ^ KeySet(key).bits());
+  return out;
+}
+Tensor conjugate_view(const Tensor& self) {
+  FL_CHECK(is_complex(self.dtype()), "[_conj] expected a complex tensor, got ", name_of(self.dtype()));
+  return deferred(self, Key::Conjugate);
+}
+Tensor negative_view(const Tensor& self) {
+  FL_CHECK(self.dtype() != DType::Bool, "[_neg_view] expected numbers, got bool");
+  return deferred(self, Key::Negative);
+}
+
 // The same bytes as another dtype; the last dimension grows or shrinks with the element size.
 Tensor view_dtype(const Tensor& self, DType dtype) {
+  if (dtype != self.dtype()) check_undeferred("view", self);
   const int64_t from = self.itemsize(), to = size_of(dtype);
   Dims sizes(self.sizes()), strides(self.strides());
   int64_t offset = self.offset();
@@ -296,6 +323,7 @@ Tensor view_dtype(const Tensor& self, DType dtype) {
 // Complex elements as pairs of reals in a last dimension, and back.
 Tensor view_as_real(const Tensor& self) {
   FL_CHECK(is_complex(self.dtype()), "[view_as_real] expected a complex tensor, got ", name_of(self.dtype()));
+  check_undeferred("view_as_real", self);
   Dims sizes(self.sizes()), strides(self.strides());
   for (auto& s : strides) s *= 2;
   sizes.push_back(2);
@@ -308,6 +336,7 @@ Tensor view_as_real(const Tensor& self) {
 Tensor view_as_complex(const Tensor& self) {
   FL_CHECK(self.dtype() == DType::Half || self.dtype() == DType::Float || self.dtype() == DType::Double,
            "[view_as_complex] expected a float16, float32 or float64 tensor, got ", name_of(self.dtype()));
+  check_undeferred("view_as_complex", self);
   FL_CHECK(self.dim() > 0,
            "[view_as_complex] expected a last dimension of size 2, got a 0-d tensor: Input tensor "
            "must have one or more dimensions");
@@ -378,6 +407,8 @@ FL_KERNEL("squeeze_.dim", squeeze_dim_, kEverywhere);
 FL_KERNEL("squeeze_.dims", squeeze_dims_, kEverywhere);
 FL_KERNEL("t_", t_, kEverywhere);
 FL_KERNEL("view.dtype", view_dtype, kEverywhere);
+FL_KERNEL("_conj", conjugate_view, kEverywhere);
+FL_KERNEL("_neg_view", negative_view, kEverywhere);
 FL_KERNEL("as_strided", as_strided, kEverywhere);
 FL_KERNEL("select", select, kEverywhere);
 FL_KERNEL("slice", slice, kEverywhere);

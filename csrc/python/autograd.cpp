@@ -216,6 +216,8 @@ int set_data(PyObject* self, PyObject* value, void*) {
     to->strides = from->strides;
     to->dtype = from->dtype;
     to->device = from->device;
+    to->sparse = from->sparse;
+    to->keys = (to->keys - kDeferred) | (from->keys & kDeferred);
     to->refresh();
     to->refresh_keys();
     if (auto* m = autograd::meta_of(unwrap(self)); m && m->accumulate)

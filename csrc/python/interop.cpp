@@ -11,6 +11,7 @@
 #include "cpu/engine/capability.h"
 #include "cpu/engine/library.h"
 #include "cpu/gemm/gemm.h"
+#include "ops/deferred.h"
 #include "ops/promotion.h"
 #include "python/parse.h"
 
@@ -63,7 +64,7 @@ PyObject* tensor_item(PyObject* self, PyObject*) {
       return call_override(method, &self, 1, nullptr);
     });
   return guarded([&]() -> PyObject* {
-    const Tensor t = unwrap(self);
+    const Tensor t = elements_of(unwrap(self));
     check_stored("item", t);
     if (__builtin_expect(t.dtype() == DType::UInt64 && t.numel() == 1 && t.is_cpu(), 0))
       return PyLong_FromUnsignedLongLong(*t.data<uint64_t>());
@@ -73,7 +74,7 @@ PyObject* tensor_item(PyObject* self, PyObject*) {
 
 PyObject* tensor_tolist(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
-    const Tensor t = on_cpu(unwrap(self), "tolist");
+    const Tensor t = on_cpu(elements_of(unwrap(self)), "tolist");
     check_stored("tolist", t);
     if (t.dtype() == DType::UInt64) return nested<uint64_t>(t, 0, t.raw());
     if (is_stored_only(t.dtype())) {
@@ -357,6 +358,12 @@ PyObject* to_array(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
                   "[numpy] expected a strided tensor, got a sparse one; use to_dense() first");
     const int number = numbers[static_cast<int>(t.dtype())];
     FL_CHECK_KIND(number >= 0, Type, "[numpy] expected a dtype that NumPy has, got ", name_of(t.dtype()));
+    FL_CHECK((t->keys & kDeferred).empty(),
+             "[numpy] expected a tensor whose memory holds its elements, got one that is conjugated or "
+             "negated when "
+             "it is read: Can't call numpy() on Tensor that has ",
+             t->keys.has(Key::Conjugate) ? "conjugate bit set. Use tensor.resolve_conj().numpy() instead."
+                                         : "negative bit set. Use tensor.resolve_neg().numpy() instead.");
     Py_ssize_t sizes[64], strides[64];
     for (int64_t d = 0; d < t.dim(); ++d) {
       sizes[d] = t.size(d);
@@ -468,6 +475,9 @@ PyObject* to_dlpack(PyObject*, PyObject* o) {
     FL_CHECK_KIND(is_tensor(o), Type, "[to_dlpack] expected a Tensor, got ",
                   std::string(Py_TYPE(o)->tp_name));
     const Tensor t = unwrap(o);
+    FL_CHECK((t->keys & kDeferred).empty(),
+             "[to_dlpack] expected a tensor whose memory holds its elements, got one "
+             "that is conjugated or negated when it is read; use resolve_conj() and resolve_neg()");
     own_storage("to_dlpack", t);
     const DLDevice device = dl_device(t.device());
     t->storage->resizable = false;

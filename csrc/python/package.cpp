@@ -1,6 +1,7 @@
 // Packages seen from Python: recorded graphs are grouped and written as plans, and packages are loaded and
 // run.
 #include "runtime/package.h"
+#include "ops/deferred.h"
 
 #include "python/common.h"
 
@@ -199,7 +200,7 @@ PyObject* run_package(PyObject*, PyObject* args) {
     std::vector<Tensor> inputs, outputs;
     for_each(item(args, 1), [&](PyObject* o) {
       FL_CHECK_KIND(is_tensor(o), Type, "[package] expected tensors, got ", Py_TYPE(o)->tp_name);
-      inputs.push_back(unwrap(o));
+      inputs.push_back(elements_of(unwrap(o)));
     });
     {
       struct Unlocked {

@@ -193,35 +193,7 @@ GETTER(version, PyLong_FromUnsignedLong(t->inference ? 0 : t->version().load()))
 GETTER(none, ((void)t, Py_NewRef(Py_None)))
 #undef GETTER
 
-// `.data`: the same memory without history, and with a version counter of its own.
-PyObject* get_data(PyObject* self, void*) {
-  return guarded([&]() -> PyObject* {
-    const Tensor t = unwrap(self);
-    Tensor view = alias(t, t.sizes(), t.strides(), t.offset());
-    view->own_version = compiled::version_beside(t);
-    return wrap(view);
-  });
-}
-int set_data(PyObject* self, PyObject* value, void*) {
-  return guarded_int([&] {
-    FL_CHECK_KIND(value != nullptr && is_tensor(value), Type, "[data] expected a Tensor, got another object");
-    TensorImpl* t = impl_of(self);
-    const TensorImpl* from = impl_of(value);
-    t->storage = from->storage;
-    t->offset = from->offset;
-    t->sizes = from->sizes;
-    t->strides = from->strides;
-    t->dtype = from->dtype;
-    t->sparse = from->sparse;
-    t->device = from->device;
-    t->refresh();
-    t->refresh_keys();
-    return 0;
-  });
-}
-
 PyGetSetDef tensor_getset[] = {
-    {"data", get_data, set_data, nullptr, nullptr},
     {"shape", get_shape, nullptr, nullptr, nullptr},
     {"dtype", get_dtype, nullptr, nullptr, nullptr},
     {"device", get_device, nullptr, nullptr, nullptr},
@@ -355,6 +327,7 @@ PyObject* tensor_storage_view(PyObject* self, PyObject*) {
                   "[storage] expected a strided tensor, got a sparse one without storage");
     Tensor bytes = alias(t, {static_cast<int64_t>(t->storage->bytes)}, {1}, 0);
     bytes->dtype = DType::UInt8;
+    bytes->keys = bytes->keys - kDeferred;
     return wrap(bytes);
   });
 }

@@ -452,6 +452,11 @@ def __dlpack__(
     """A capsule; on CUDA `stream`, by its handle, is made to wait for what this thread's stream has to do (-1: none is)."""
     if self.requires_grad:
         raise BufferError("[dlpack] expected a tensor that does not require grad, got one that does; use detach()")
+    if self.is_conj() or self.is_neg():
+        raise BufferError(
+            "[dlpack] expected a tensor whose memory holds its elements, got one that is conjugated or negated when it is "
+            "read: Can't export tensors with the conjugate bit set; use resolve_conj() and resolve_neg()"
+        )
     if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
         if tuple(dl_device) != (_DLPACK_CPU, 0) or copy is False:
             raise BufferError(f"[dlpack] expected the tensor's device or a copy on the CPU, got {tuple(dl_device)}")

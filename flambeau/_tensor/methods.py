@@ -120,14 +120,17 @@ def is_distributed(self: Tensor) -> bool:
     return False
 
 
+_CONJUGATE, _NEGATIVE = 21, 22  # numbers of the dispatch keys that say so
+
+
 @_method
 def is_conj(self: Tensor) -> bool:
-    return False
+    return bool(_C._tensor_keys(self) >> _CONJUGATE & 1)
 
 
 @_method
 def is_neg(self: Tensor) -> bool:
-    return False
+    return bool(_C._tensor_keys(self) >> _NEGATIVE & 1)
 
 
 def _needs(kind: str, error: Any, names: str) -> None:
@@ -407,6 +410,10 @@ def __deepcopy__(self: Tensor, memo: dict[Any, Any]) -> Tensor:
         copy = fl.empty(0, dtype=self.dtype, device=self.device).set_(
             storage, self.storage_offset(), self.shape, self.stride()
         )
+        if self.is_conj() or self.is_neg():
+            from flambeau import _utils
+
+            copy = _utils._as_noted(copy, _utils._metadata_of(self))
     if self.__class__ is not Tensor:
         copy = copy.as_subclass(self.__class__)
     if self.requires_grad:
@@ -456,9 +463,11 @@ def _reduce_ex_internal(self: Tensor, protocol: Any) -> Any:
 
     if self.dtype not in STORAGE_NAMES:  # no typed storage: the dtype is written beside the bytes
         where = (self.untyped_storage(), self.storage_offset(), tuple(self.shape), self.stride())
-        return (_utils._rebuild_tensor_v3, (*where, self.requires_grad, hooks, self.dtype, {}))
+        metadata = _utils._metadata_of(self)
+        return (_utils._rebuild_tensor_v3, (*where, self.requires_grad, hooks, self.dtype, metadata))
     args = (self._typed_storage(), self.storage_offset(), tuple(self.shape), self.stride(), self.requires_grad, hooks)
-    return (_utils._rebuild_tensor_v2, args)
+    metadata = _utils._metadata_of(self)
+    return (_utils._rebuild_tensor_v2, (*args, metadata) if metadata else args)
 
 
 @_method

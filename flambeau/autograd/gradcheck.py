@@ -32,7 +32,7 @@ def _outputs(result: Any) -> list[Tensor]:
 def _flat(x: Tensor) -> Tensor:
     """All numbers of a tensor as one real vector."""
     x = x.detach()
-    return (fl.view_as_real(x.contiguous()) if x.is_complex() else x).reshape(-1).clone()
+    return (fl.view_as_real(x.resolve_conj().resolve_neg().contiguous()) if x.is_complex() else x).reshape(-1).clone()
 
 
 def _call(func: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:

@@ -318,7 +318,7 @@ class NcclGroup:
 
 def dense_here(tensor: Any) -> Any:
     """A dense tensor on the same device that stands for another."""
-    return tensor.detach().contiguous()
+    return tensor.detach().contiguous().resolve_conj().resolve_neg()
 
 
 class DeviceGroup:

@@ -15,7 +15,7 @@ from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
 import flambeau
-from flambeau import _C
+from flambeau import _C, _utils
 from flambeau._C import Tensor
 from flambeau.storage import LEGACY_CLASSES, TypedStorage, UntypedStorage, storage_of
 
@@ -125,8 +125,9 @@ def reduce_typed_storage(storage: TypedStorage) -> Any:
 
 
 def rebuild_tensor(cls: Any, storage: UntypedStorage, metadata: Any) -> Tensor:
-    offset, size, stride, requires_grad, dtype = metadata
+    offset, size, stride, requires_grad, dtype, noted = metadata
     tensor = flambeau.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
+    tensor = _utils._as_noted(tensor, noted)
     if cls is not Tensor:
         return cls(tensor, requires_grad=requires_grad)
     return tensor.requires_grad_() if requires_grad else tensor
@@ -142,6 +143,7 @@ def reduce_tensor(tensor: Tensor) -> Any:
         return tensor.__reduce_ex__(2)
     metadata = (
         tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.requires_grad, tensor.dtype,
+        _utils._metadata_of(tensor),
     )  # fmt: skip
     return rebuild_tensor, (type(tensor), storage_of(tensor), metadata)
 

@@ -37,7 +37,7 @@ def run_update(record: str, lists: list[list[Tensor]], flags: int, differentiabl
     if not lists[0]:
         return
     if flags & _COMPLEX:
-        lists = [[fl.view_as_real(t) if t.is_complex() else t for t in each] for each in lists]
+        lists = [[fl.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in each] for each in lists]
     if differentiable:
         from flambeau.ops.lists import update_evaluation
 

@@ -160,7 +160,7 @@ class LBFGS(Optimizer):
         self._params = self.param_groups[0]["params"]
 
     def _real(self, t: Tensor) -> Tensor:
-        return fl.view_as_real(t) if t.is_complex() else t
+        return fl.view_as_real(t.resolve_conj()) if t.is_complex() else t
 
     def _gather_flat_grad(self) -> Tensor:
         """All gradients as one vector."""

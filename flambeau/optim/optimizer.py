@@ -92,7 +92,7 @@ def _view_as_real(params: list[Tensor], *state_and_grads: list[Tensor]) -> None:
         if p.is_complex():
             params[i] = fl.view_as_real(p)
             for each in state_and_grads:
-                each[i] = fl.view_as_real(each[i])
+                each[i] = fl.view_as_real(each[i].resolve_conj())
 
 
 def _default_to_fused_or_foreach(

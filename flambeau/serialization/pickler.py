@@ -147,6 +147,7 @@ class CheckpointPickler(pickle._Pickler):
 
     def save_tensor(self, tensor: Tensor) -> None:
         special = tensor.is_meta or tensor.layout is not _C.strided or tensor.dtype not in STORAGE_NAMES
+        special = special or tensor.is_conj() or tensor.is_neg()
         if tensor.__dict__ or special or getattr(tensor, "_backward_hooks", None):
             self.save_reduce(*tensor.__reduce_ex__(self.proto), obj=tensor)
             return

@@ -59,7 +59,7 @@ def rebuild_tensor(storage: Any, storage_offset: Any, size: Any, stride: Any) ->
 def rebuild_tensor_v2(
     storage: Any, storage_offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, metadata: Any = None
 ) -> Tensor:
-    tensor = _utils._resolved(rebuild_tensor(storage, storage_offset, size, stride), metadata)
+    tensor = _utils._as_noted(rebuild_tensor(storage, storage_offset, size, stride), metadata)
     return tensor.requires_grad_() if requires_grad is True else tensor
 
 
@@ -75,7 +75,7 @@ def rebuild_tensor_v3(
 ) -> Tensor:
     if not isinstance(storage, (TypedStorage, UntypedStorage)) or not isinstance(dtype, flambeau.dtype):
         raise UnpicklingError("[load] expected a storage and a dtype, got other values")
-    tensor = _utils._resolved(_window(dtype, storage.untyped()._bytes, storage_offset, size, stride), metadata)
+    tensor = _utils._as_noted(_window(dtype, storage.untyped()._bytes, storage_offset, size, stride), metadata)
     return tensor.requires_grad_() if requires_grad is True else tensor
 
 

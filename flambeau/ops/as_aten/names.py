@@ -59,7 +59,7 @@ _ANSWERED: dict[str, Callable[..., Any]] = {
 _ABSENT = frozenset(
     (
         "_adaptive_avg_pool2d _adaptive_avg_pool3d _addmm_activation _aminmax _assert_tensor_metadata _cdist_forward "
-        "_coalesce _coalesced _coalesced_ _conj _conj_physical _convolution_mode _copy_from _copy_from_and_resize "
+        "_coalesce _coalesced _coalesced_ _conj_physical _convolution_mode _copy_from _copy_from_and_resize "
         "_convert_weight_to_int4pack _cslt_compress _cslt_sparse_mm "
         "_cudnn_attention_forward _cudnn_rnn _dyn_quant_matmul_4bit _dyn_quant_pack_4bit_weight "
         "_efficient_attention_backward _efficient_attention_forward _efficientzerotensor _flash_attention_forward "
@@ -68,7 +68,7 @@ _ABSENT = frozenset(
         "_fused_sgd _grouped_mm _has_same_storage_numel _index_put_impl _index_put_impl_ _indices _is_all_true "
         "_is_any_true _jagged_to_padded_dense_forward _lazy_clone _linalg_eigvals _masked_softmax _mixed_dtypes_linear "
         "_native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training "
-        "_batch_norm_with_update _batch_norm_no_update _native_multi_head_attention _neg_view "
+        "_batch_norm_with_update _batch_norm_no_update _native_multi_head_attention "
         "_nested_from_padded_tensor _nested_get_jagged_dummy _nested_get_lengths _nested_get_offsets "
         "_nested_get_ragged_idx _nested_get_values _nested_tensor_from_mask _nested_tensor_from_tensor_list "
         "_nested_view_from_buffer _nested_view_from_jagged _nnz _padded_dense_to_jagged_forward _pdist_forward _print "

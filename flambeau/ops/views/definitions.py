@@ -109,6 +109,8 @@ def conj(self: Any) -> Any:
 
 
 definition("resolve_conj", "resolve_neg")(lambda self: self)
+definition("_conj")(lambda self: self.conj_physical())
+definition("_neg_view")(lambda self: self.neg())
 
 
 @definition("real")

@@ -36,6 +36,9 @@ native("unfold(Tensor self, int dimension, int size, int step) -> Tensor", tags=
 native("diagonal(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor", tags=VIEW)
 native("view_as_real(Tensor self) -> Tensor", tags=VIEW, method=False)
 native("view_as_complex(Tensor self) -> Tensor", tags=VIEW, method=False)
+# Conjugated or negated when the elements are read (csrc/ops/deferred.cpp); twice is not at all.
+native("_conj(Tensor self) -> Tensor", tags=VIEW, module="")
+native("_neg_view(Tensor self) -> Tensor", tags=VIEW, module="")
 
 # The same on the tensor itself: its geometry changes, no value is written.
 native("as_strided_(Tensor(!) self, int[] size, int[] stride, int? storage_offset=None) -> Tensor", tags=VIEW)
@@ -184,6 +187,16 @@ def view_as_real_vjp(g: fl.Tensor) -> fl.Tensor:
 @vjp("view_as_complex")
 def view_as_complex_vjp(g: fl.Tensor) -> fl.Tensor:
     return fl.view_as_real(g)
+
+
+@vjp("_conj")
+def conj_view_vjp(g: fl.Tensor) -> fl.Tensor:
+    return g.conj_physical()
+
+
+@vjp("_neg_view")
+def neg_view_vjp(g: fl.Tensor) -> fl.Tensor:
+    return -g
 
 
 native("reshape(Tensor self, int[] shape) -> Tensor")

@@ -34,7 +34,7 @@ def unflatten(make: Make) -> Iterator[Call]:
     yield call(make(4), 0, [2, -1])
 
 
-@samples("view_as_real", "view_as_real_copy", "imag")
+@samples("view_as_real", "view_as_real_copy", "imag", "_conj")
 def of_complex(make: Make) -> Iterator[Call]:
     import flambeau as fl
 

@@ -24,7 +24,7 @@ from flambeau.ops.geometry import (
 from flambeau.ops.rules import shape
 from flambeau.ops.symbolic.numbers import SymInt, hint_of, sym_max, sym_min
 
-shape("conj", "resolve_conj", "resolve_neg")(of_self)
+shape("conj", "resolve_conj", "resolve_neg", "_conj", "_neg_view")(of_self)
 
 
 @shape("_select_backward", "_slice_backward", "_diagonal_backward")

@@ -1,0 +1,11 @@
+// Tensors that are conjugated or negated when they are read.
+#pragma once
+
+#include "core/tensor.h"
+
+namespace fl {
+
+// A tensor with the same elements whose memory holds them: itself, nearly always.
+Tensor elements_of(const Tensor& t);
+
+}  // namespace fl
