@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import linecache
 import operator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import breaks, overriding, size_floats, wrappers
+from flambeau._dynamo import breaks, overriding, scalars, size_floats, wrappers
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import CONSTANTS, LITERALS, Function, OverridableFunction, Size, is_result_tuple
 from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
@@ -169,6 +170,9 @@ class GraphBuilder:
                 raise Unsupported(breaks.DYNAMIC_OUTPUT, f"{name}: {error}") from None
             result = None  # a mask says where to write; nothing gets a new shape
         except Exception as error:
+            for numbers in scalars.in_place_of_tensors(self.tracer, args, kwargs) if type(error) is TypeError else ():
+                with contextlib.suppress(Unsupported):
+                    return self._record(op, target, *numbers)
             raise Unsupported(breaks.OPERATOR_FAILED, f"{name}: {error}") from None
         if self._decides_shapes(op, target, args, kwargs, result):
             args, kwargs = _with_numbers((args, kwargs), TracedNumber.specialize)

@@ -6,6 +6,7 @@ store and return them. Where the program's course depends on their value, the gr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import flambeau as fl
@@ -26,6 +27,21 @@ def can_read(tensor: TracedTensor, name: str) -> bool:
     if name not in ("item", "__float__", "__int__", "__index__") or not bool(tensor.fake.numel() == 1):
         return False
     return name == "item" or (name == "__float__") == dtype.is_floating_point
+
+
+def in_place_of_tensors(tracer: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Arguments of an operator that refused a tensor, with what tensors of one element hold: operators take these for numbers."""
+
+    def number(value: Any) -> Any:
+        return read(tracer, value) if is_scalar(value) else value
+
+    def is_scalar(value: Any) -> bool:
+        return type(value) is TracedTensor and not value.fake.ndim and can_read(value, "item")
+
+    if any(map(is_scalar, (*args[1:], *kwargs.values()))):
+        yield (*args[:1], *map(number, args[1:])), {name: number(value) for name, value in kwargs.items()}
+    if args and is_scalar(args[0]):
+        yield tuple(map(number, args)), {name: number(value) for name, value in kwargs.items()}
 
 
 _MOST = 1024  # numbers that tolist() may become
