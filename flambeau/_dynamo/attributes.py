@@ -35,6 +35,7 @@ from flambeau._dynamo.traced import (
     TracedTensor,
 )
 from flambeau._subclasses.fake_tensor import RESHAPES
+from flambeau.fx.graph_module import PrintedForward
 
 # Attributes of a tensor that are known from its shape and type alone.
 _SHAPE_ATTRIBUTES = frozenset("shape device dtype ndim requires_grad layout itemsize nbytes".split())
@@ -230,6 +231,8 @@ _CACHED = type(functools.lru_cache(None)(lambda: None))
 
 def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source) -> Any:
     """A class member as an instance (or the class, when owner is None) sees it."""
+    if type(raw) is PrintedForward:  # of a graph module: printed when it is looked at
+        raw = raw.__get__(None, cls)
     kind = type(raw)
     if kind in (types.FunctionType, _CACHED):
         source.check("id", raw)

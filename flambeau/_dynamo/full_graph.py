@@ -6,6 +6,7 @@ Python, gradients left on tensors) is an error here.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import flambeau as fl
@@ -18,7 +19,7 @@ from flambeau._dynamo.interpreter import Frame
 from flambeau._dynamo.kinds import LITERALS, MISSING
 from flambeau._dynamo.sizes import SymInt
 from flambeau._dynamo.trace import Tracer
-from flambeau._dynamo.traced import Lazy, TracedTensor
+from flambeau._dynamo.traced import Lazy, TracedNumber, TracedTensor
 from flambeau.fx.graph_module import GraphModule
 from flambeau.utils import _pytree as pytree
 
@@ -78,9 +79,27 @@ def _returned(tracer: Tracer, leaf: Any) -> Any:
         return leaf.node
     if type(leaf) is SymInt:
         return tracer.builder.sizes.node(leaf)
+    if type(leaf) is TracedNumber:
+        return leaf.node
     if type(leaf) in LITERALS:
         return leaf
     raise RuntimeError(f"[export] expected tensors and plain values as results, got {type(leaf).__name__}")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value holds numbers, text and sizes alone, in whatever containers."""
+    if isinstance(value, dict):
+        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return all(map(_is_plain, value))
+    return type(value) in LITERALS or type(value) is SymInt
+
+
+def _warn_of_store(place: str) -> None:
+    warnings.warn(
+        f"[export] the store to {place} is not part of the program: calls of it start from the value before, and leave it",
+        stacklevel=2,
+    )
 
 
 def _check_effects(tracer: Tracer) -> None:
@@ -90,12 +109,17 @@ def _check_effects(tracer: Tracer) -> None:
             if value is before or (type(value) in LITERALS and type(value) is type(before) and value == before):
                 continue  # it is put back as it was
             kind = type(overlay.target).__name__
+            if isinstance(overlay.target, fl.nn.Module) and _is_plain(value):
+                _warn_of_store(f"'{name}' of {kind}")
+                continue
             raise RuntimeError(
                 f"[export] expected a function that stores nothing, got a store to '{name}' of {kind}; register what "
                 "changes as a buffer and write to it in place"
             )
     for shadow in tracer.outside.shadows.values():
-        if shadow.changed():
+        if shadow.changed() and _is_plain(shadow.value):
+            _warn_of_store(str(shadow.source))
+        elif shadow.changed():
             raise RuntimeError(
                 f"[export] expected a function that stores nothing, got one that changes {shadow.source}"
             )

@@ -474,6 +474,10 @@ def _is_compiling(tracer: Tracer) -> bool:
     return True
 
 
+def _is_exporting(tracer: Tracer) -> bool:
+    return tracer.builder.module_paths is not None
+
+
 def _natively(function: Any) -> Callable[..., Any]:
     return lambda tracer, *args, **kwargs: native(function, *args, **kwargs)
 
@@ -646,6 +650,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
     from flambeau._tensor import checks
     from flambeau.amp import rules
     from flambeau.autograd.profiler import record_function
+    from flambeau.fx import _symbolic_trace
 
     table: dict[Any, Callable[..., Any]] = {}
 
@@ -703,6 +708,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (_dynamo.error_on_graph_break.__enter__, _refuse_breaks), (_dynamo.error_on_graph_break.__exit__, _allow_breaks),
         (_dynamo.graph_break, _graph_break), (_dynamo.is_compiling, _is_compiling),
         (compiler.is_compiling, _is_compiling), (compiler.is_dynamo_compiling, _is_compiling),
+        (compiler.is_exporting, _is_exporting), (_symbolic_trace.is_fx_tracing, _is_exporting),
         (fl.cond, subgraphs.cond), (fl.while_loop, subgraphs.while_loop), (fl._higher_order_ops.map, subgraphs.map_slices),
         (warnings.warn, _warn), (logging.getLogger, _logger),
         *((getattr(logging.Logger, name), _log(getattr(logging, name.upper())))

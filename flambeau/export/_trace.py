@@ -267,10 +267,12 @@ def export(
     graph, outputs = _record(whole, inputs)
     promises, facts = _sizes(whole, inputs, wanted)
     state = mod.state_dict(keep_vars=True)
+    attributes = _constant_attributes(mod)
     constants = {
-        str(i.spec.target): i.value
+        path: i.value.detach() if i.spec.kind is InputKind.CONSTANT_TENSOR and i.value.requires_grad else i.value
         for i in inputs
         if i.spec.kind is InputKind.CONSTANT_TENSOR or (i.spec.kind is InputKind.BUFFER and not i.spec.persistent)
+        for path in dict.fromkeys([str(i.spec.target), *attributes.get(id(i.value), ())])
     }
     return ExportedProgram(
         graph,
@@ -290,11 +292,18 @@ def export(
 
 def _module_calls(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out_spec: Any) -> list[ModuleCallEntry]:
     """An entry for the whole, and one for each module inside."""
-    positional = list(inspect.signature(mod.forward).parameters)[: len(args)]
+    positional = _positional_names(mod, args)
     names = [*positional, *(name for name in kwargs if name not in positional)]
     signature = ModuleCallSignature([], [], pytree.tree_structure((args, kwargs)), out_spec, names)
     inner = [ModuleCallEntry(path) for path, _ in mod.named_modules(remove_duplicate=False) if path]
     return [ModuleCallEntry("", signature), *inner]
+
+
+def _positional_names(mod: Any, args: tuple[Any, ...]) -> list[str]:
+    """Names of positional arguments; those of `*xs` are xs_0, xs_1 and so on."""
+    parameters = list(inspect.signature(mod.forward).parameters.values())
+    first = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL), len(parameters))
+    return [parameters[i].name if i < first else f"{parameters[first].name}_{i - first}" for i in range(len(args))]
 
 
 def _apart(leaf: Any) -> Any:
@@ -312,9 +321,7 @@ def _bound(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
 def _named(mod: Any, leaves: list[Any], arguments: Any) -> list[tuple[str, Any]]:
     """Names for the leaves of the arguments, as programs read them: x, cache_0, options_scale."""
     args, _ = arguments
-    parameters = list(inspect.signature(mod.forward).parameters.values())
-    first = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL), len(parameters))
-    names = [parameters[i].name if i < first else f"{parameters[first].name}_{i - first}" for i in range(len(args))]
+    names = _positional_names(mod, args)
     leaf_of_name: dict[str, Any] = {}
     for path, leaf in leaves:
         parts = [str(next(iter(vars(key).values()))) for key in path]
@@ -336,6 +343,7 @@ def _inputs(mod: Any, whole: FullGraph, user: list[tuple[str, Any]]) -> list[Inp
 
     def add(kind: InputKind, name: str, target: str | None, value: Any, persistent: bool | None = None) -> None:
         taken.add(id(value))
+        name = "".join(c if c.isalnum() else "_" for c in name)
         argument: Any = ConstantArgument(name, value)
         fake = None
         if isinstance(value, VaryingInt):
@@ -346,31 +354,31 @@ def _inputs(mod: Any, whole: FullGraph, user: list[tuple[str, Any]]) -> list[Inp
         inputs.append(Input(InputSpec(kind, argument, target, persistent), value, fake))
 
     for path, value in mod.named_parameters(remove_duplicate=False):
-        add(InputKind.PARAMETER, "p_" + path.replace(".", "_"), path, value)
+        add(InputKind.PARAMETER, "p_" + path, path, value)
     saved = mod.state_dict(keep_vars=True)
     for path, value in mod.named_buffers(remove_duplicate=False):
-        add(InputKind.BUFFER, "b_" + path.replace(".", "_"), path, value, path in saved)
+        add(InputKind.BUFFER, "b_" + path, path, value, path in saved)
     theirs = {id(value) for _, value in user}
+    attributes = _constant_attributes(mod)
     others = [t.real for t in tracer.builder.inputs if isinstance(t, TracedTensor) and id(t.real) not in taken]
-    paths = _attributes(mod)
     number = 0
     for value in others:
         if id(value) not in theirs:
-            path = paths.get(id(value)) or f"lifted_tensor_{number}"
-            number += id(value) not in paths
-            add(InputKind.CONSTANT_TENSOR, "c_" + path.replace(".", "_"), path, value)
+            path = attributes.get(id(value), [f"lifted_tensor_{number}"])[0]
+            number += id(value) not in attributes
+            add(InputKind.CONSTANT_TENSOR, "c_" + path, path, value)
     for name, value in user:
         add(InputKind.USER_INPUT, name, None, value)
     return inputs
 
 
-def _attributes(mod: Any) -> dict[int, str]:
-    """Where the modules have tensors that are neither parameters nor buffers, by id."""
-    paths: dict[int, str] = {}
-    for path, module in mod.named_modules():
+def _constant_attributes(mod: Any) -> dict[int, list[str]]:
+    """Where modules hold tensors that are neither parameters nor buffers, by the id of the tensor."""
+    paths: dict[int, list[str]] = {}
+    for path, module in mod.named_modules(remove_duplicate=False):
         for name, value in vars(module).items():
             if isinstance(value, fl.Tensor):
-                paths.setdefault(id(value), f"{path}.{name}" if path else name)
+                paths.setdefault(id(value), []).append(f"{path}.{name}" if path else name)
     return paths
 
 

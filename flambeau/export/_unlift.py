@@ -27,6 +27,8 @@ __all__ = ["ExportedModule", "Guards", "assign", "unlift"]
 class Guards(Module):
     """Raises when it is called with leaves that the program was not exported for."""
 
+    _is_impure = True
+
     def __init__(self, program: ExportedProgram) -> None:
         super().__init__()
         object.__setattr__(self, "_program", program)

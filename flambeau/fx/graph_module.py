@@ -98,7 +98,7 @@ class _CodeOnlyModule(Module):
         self.__dict__ = body
 
 
-class _Forward:
+class PrintedForward:
     """The forward method of a graph module before anybody looked at it: passes recompile more often than they run."""
 
     __slots__ = ("owner", "python_code")
@@ -181,7 +181,7 @@ class GraphModule(Module):
             self._out_spec = codegen.pytree_info.out_spec
         python_code = self._graph.python_code(root_module="self")
         self._code = python_code.src
-        setattr(type(self), "forward", _Forward(type(self), python_code))  # noqa: B010
+        setattr(type(self), "forward", PrintedForward(type(self), python_code))  # noqa: B010
         return python_code
 
     # ------------------------------------------------------------------------------------------ module surgery
