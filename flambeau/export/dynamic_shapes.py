@@ -16,9 +16,9 @@ import flambeau as fl
 from flambeau._compat import absent
 from flambeau._dynamo.exc import UserError
 from flambeau._dynamo.traced import VaryingInt
+from flambeau.export._violations import Violations
 from flambeau.ops.symbolic.condition import Condition
 from flambeau.ops.symbolic.expr import Atom, Expr, Number, single_symbol, symbol
-from flambeau.ops.symbolic.printing import python_condition
 from flambeau.utils import _pytree as pytree
 
 __all__ = ["AdditionalInputs", "Dim", "ShapesCollection", "ValueRanges", "dims"]
@@ -277,7 +277,9 @@ def resolve(sizes: list[Size], guards: list[Any]) -> Promises:
     """Compares what the capture assumed with what was promised."""
     table, ranges, names = _promised(sizes)
     free = {size.atom: size for size in sizes if not isinstance(size.wanted, Dim)}
-    checks, wrong = [], {}  # type: ignore[var-annotated]
+    checks = []
+    roots = {size.atom: size.place for size in reversed(sizes)}
+    violations = Violations({**{s.atom: s.place for s in free.values()}, **names}, roots, ranges)
     for guard in guards:
         condition = guard.condition.substituted(table)
         if condition.decided(ranges) is True:
@@ -285,19 +287,15 @@ def resolve(sizes: list[Size], guards: list[Any]) -> Promises:
         fixed = _fixed(condition)
         if any(atom in free for atom in condition.symbols):
             if fixed is not None and free[fixed[0]].wanted.name == "DYNAMIC":
-                place = free[fixed[0]].place
-                raise _violated(place, [_specialized(place, fixed[1], guard)])
+                violations.specialized(free[fixed[0]].place, fixed[1], _where(guard))
+                raise violations.error()
             checks.append(condition)
         elif _proved(condition, ranges):
             checks.append(condition)  # holds but for sizes of 0 and 1
-        elif fixed is not None:
-            wrong.setdefault(_specialized(names[fixed[0]], fixed[1], guard), names[fixed[0]])
         else:
-            text = python_condition(condition, lambda atom: names.get(atom, atom.name))
-            first = min(names[atom] for atom in condition.symbols)
-            wrong.setdefault(f"not all values of {first} in its range satisfy {text} ({_where(guard)})", first)
-    if wrong:
-        raise _violated(", ".join(sorted(set(wrong.values()))), list(wrong))
+            violations.add(condition, _where(guard))
+    if violations.lines:
+        raise violations.error()
     for condition in checks:
         fixed = _fixed(condition)
         if fixed is not None:  # it does not vary after all
@@ -313,6 +311,7 @@ def _promised(
     table: dict[Atom, Expr] = {}
     ranges: dict[Atom, tuple[Number, Number]] = {}
     roots: dict[str, Atom] = {}
+    defined: dict[str, Dim] = {}
     values: dict[str, tuple[int, Size]] = {}
     for size in sorted(sizes, key=lambda s: getattr(s.wanted, "root", None) is not s.wanted):
         wanted = size.wanted
@@ -322,6 +321,12 @@ def _promised(
                 ranges[size.atom] = (-inf, inf)  # a number, of which nothing is said
             continue
         name = wanted.root.__name__
+        first = defined.setdefault(name, wanted.root)
+        if (first.min, first.max) != (wanted.root.min, wanted.root.max):
+            raise UserError(
+                f"[export] expected one definition of {name}, got two: Found different definitions {first!r} and {wanted.root!r} for the "
+                "same symbolic dimension"
+            )
         value, rest = divmod(size.hint - wanted.offset, wanted.factor)
         known, other = values.setdefault(name, (value, size))
         if rest or known != value:
@@ -367,13 +372,6 @@ def _proved(condition: Condition, ranges: dict[Atom, tuple[Number, Number]], lim
 
 def _where(guard: Any) -> str:
     return f"assumed at {guard.location}" if guard.line else "assumed by an operator"
-
-
-def _specialized(name: str, value: int, guard: Any) -> str:
-    return (
-        f"You marked {name} as dynamic but your code specialized it to be a constant ({value}), {_where(guard)}; give "
-        f"it that size, or use Dim.AUTO\nSuggested fixes:\n  {name} = {value}"
-    )
 
 
 def _violated(name: str, lines: list[str]) -> UserError:
