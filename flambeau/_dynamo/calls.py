@@ -564,7 +564,12 @@ def call_with_hooks(tracer: Tracer, module: Any, args: Args, kwargs: Kwargs) -> 
     border = _border(tracer, module, source) if _C.is_grad_enabled() else None
     args = args if border is None else border.enter(args)
     forward = attributes.load(tracer, module, "forward")
+    is_noted = id(module) in tracer.builder.preserved
+    if is_noted:
+        tracer.builder.note_call(module, (args, kwargs))
     result = call(tracer, forward, args, kwargs)
+    if is_noted:
+        tracer.builder.note_call(module, result)
     for key in post:
         hook = tracer.outside.wrap(post[key], source.instance("_forward_hooks").dict_item(key))
         if key in state["_forward_hooks_with_kwargs"]:

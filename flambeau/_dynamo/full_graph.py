@@ -7,6 +7,7 @@ Python, gradients left on tensors) is an error here.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import flambeau as fl
@@ -19,7 +20,6 @@ from flambeau._dynamo.interpreter import Frame
 from flambeau._dynamo.kinds import LITERALS, MISSING
 from flambeau._dynamo.sizes import SymInt
 from flambeau._dynamo.trace import Tracer
-from flambeau._dynamo.traced import Lazy, TracedNumber, TracedTensor
 from flambeau.fx.graph_module import GraphModule
 from flambeau.utils import _pytree as pytree
 
@@ -39,17 +39,22 @@ class _Capturing(Unit):
         return tracer, frame.result
 
 
-def capture_full_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> FullGraph:
-    """The graph of model(*args, **kwargs)."""
+def capture_full_graph(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], preserved: Sequence[str] = ()
+) -> FullGraph:
+    """The graph of model(*args, **kwargs), with a Tracepoint where a call of a preserved submodule begins and ends."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs)
 
     grad, inference = _C.is_grad_enabled(), _C.is_inference_mode_enabled()
-    paths = {id(m): (path, type(m)) for path, m in model.named_modules()} if isinstance(model, fl.nn.Module) else {}
+    paths: dict[int, tuple[list[str], type]] = {}
+    for path, m in model.named_modules(remove_duplicate=False) if isinstance(model, fl.nn.Module) else ():
+        paths.setdefault(id(m), ([], type(m)))[0].append(path)
     with _lock:
         _active.tracing = True
         GraphBuilder.module_paths = paths
+        GraphBuilder.preserved = {id(model.get_submodule(path)): path for path in preserved}
         try:
             functions.prepare()
             interpreter.prepare()
@@ -60,6 +65,7 @@ def capture_full_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             reason = ""
         finally:
             GraphBuilder.module_paths = None
+            GraphBuilder.preserved = {}
             _active.tracing = False
             _C._set_grad_enabled(grad)
             _C._set_inference_mode(inference)
@@ -68,22 +74,8 @@ def capture_full_graph(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         raise RuntimeError(f"[export] expected a function that is one graph, got one that is not: {reason}")
     _check_effects(tracer)
     leaves, spec = pytree.tree_flatten(result)
-    tracer.builder.graph.output(tuple(_returned(tracer, leaf) for leaf in leaves))
+    tracer.builder.graph.output(tuple(tracer.builder.returned(leaf) for leaf in leaves))
     return FullGraph(tracer, GraphModule(fl.nn.Module(), tracer.builder.graph), spec)
-
-
-def _returned(tracer: Tracer, leaf: Any) -> Any:
-    if type(leaf) is Lazy:
-        leaf = tracer.outside.realize(leaf)
-    if type(leaf) is TracedTensor:
-        return leaf.node
-    if type(leaf) is SymInt:
-        return tracer.builder.sizes.node(leaf)
-    if type(leaf) is TracedNumber:
-        return leaf.node
-    if type(leaf) in LITERALS:
-        return leaf
-    raise RuntimeError(f"[export] expected tensors and plain values as results, got {type(leaf).__name__}")
 
 
 def _is_plain(value: Any) -> bool:

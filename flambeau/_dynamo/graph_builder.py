@@ -18,14 +18,16 @@ from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import CONSTANTS, LITERALS, Function, OverridableFunction, Size, is_result_tuple
 from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
 from flambeau._dynamo.source import Source
-from flambeau._dynamo.traced import NULL, TracedNumber, TracedTensor, tensors_in
+from flambeau._dynamo.traced import NULL, Lazy, TracedNumber, TracedTensor, tensors_in
 from flambeau._ops import OpOverload
 from flambeau._subclasses.fake_values import disabled, specialize
 from flambeau.fx.graph import Graph
+from flambeau.fx.node import Node
 from flambeau.ops import tags
 from flambeau.ops.geometry import same_all
 from flambeau.ops.symbolic.numbers import hint_of
 from flambeau.ops.symbolic.shape_env import DataDependentOutput
+from flambeau.utils import _pytree as pytree
 
 if TYPE_CHECKING:
     from flambeau._dynamo.trace import Tracer
@@ -33,9 +35,33 @@ if TYPE_CHECKING:
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
-def origin(frame: Any, modules: dict[int, tuple[str, type]], calls: dict[str, list[Any]]) -> dict[str, Any]:
+class Tracepoint:
+    """Marks a place of a captured graph where a module is called or returns: its arguments are the leaves."""
+
+    def __init__(self, path: str, leaves: list[Any], spec: Any) -> None:
+        self.path = path
+        self.leaves = leaves
+        self.spec = spec
+        self.__name__ = "tracepoint"
+
+    def __call__(self, *values: Any) -> None:
+        return None
+
+
+def _called_as(paths: list[str], stack: dict[str, tuple[str, type]], earlier: list[str]) -> str:
+    """The path of the module in one of its calls. One that is at several places is at those inside of its caller, in turn;
+    further calls are told apart, as `path@1`."""
+    caller = next(reversed(stack.values()))[0].partition("@")[0] if stack else ""
+    inside = [path for path in paths if path.startswith(caller + ".")] if caller else paths
+    chosen = inside or paths
+    number = sum(path.partition("@")[0] in chosen for path in earlier)
+    again = number // len(chosen)
+    return chosen[number % len(chosen)] + (f"@{again}" if again else "")
+
+
+def origin(frame: Any, modules: dict[int, tuple[list[str], type]], calls: dict[str, list[Any]]) -> dict[str, Any]:
     """Where a node comes from: the lines that led to it, outermost first, and the modules. `calls` has the calls of each
-    module so far; those after the first are told apart, as `path@1`."""
+    module so far."""
     lines: list[str] = []
     stack: dict[str, tuple[str, type]] = {}
     frames = []
@@ -46,11 +72,11 @@ def origin(frame: Any, modules: dict[int, tuple[str, type]], calls: dict[str, li
         code = one.code
         own = modules.get(id(one.locals[0])) if code.co_argcount and code.co_name == "forward" else None
         if own is not None:
-            known = calls.setdefault(own[0], [])
-            if not any(one is other for other in known):
-                known.append(one)
-            number = next(i for i, other in enumerate(known) if other is one)
-            path = f"{own[0]}@{number}" if number else own[0]
+            known = calls.setdefault(own[0][0], [])
+            path = next((path for other, path in known if other is one), None)
+            if path is None:
+                path = _called_as(own[0], stack, [path for _, path in known])
+                known.append((one, path))
             stack[f"L__self__{path}"] = (path, own[1])
         if _PACKAGE not in code.co_filename:
             text = linecache.getline(code.co_filename, one.line()).strip()
@@ -65,7 +91,8 @@ def origin(frame: Any, modules: dict[int, tuple[str, type]], calls: dict[str, li
 
 class GraphBuilder:
     # While a whole module is captured: its submodules by address, for nodes to say where in it they come from.
-    module_paths: ClassVar[dict[int, tuple[str, type]] | None] = None
+    module_paths: ClassVar[dict[int, tuple[list[str], type]] | None] = None
+    preserved: ClassVar[dict[int, str]] = {}  # modules whose arguments and results are noted, by address: their paths
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
@@ -340,6 +367,27 @@ class GraphBuilder:
             if self.module_paths is not None:
                 node.meta.update(origin(frame, self.module_paths, self.module_calls))
         return node
+
+    def returned(self, leaf: Any) -> Any:
+        """A leaf of a result as the graph returns it."""
+        if type(leaf) is Lazy:
+            leaf = self.tracer.outside.realize(leaf)
+        if type(leaf) is TracedTensor:
+            return leaf.node
+        if type(leaf) is SymInt:
+            return self.sizes.node(leaf)
+        if type(leaf) is TracedNumber:
+            return self.node_arguments(leaf)
+        if type(leaf) in LITERALS:
+            return leaf
+        raise RuntimeError(f"[export] expected tensors and plain values as results, got {type(leaf).__name__}")
+
+    def note_call(self, module: Any, value: Any) -> None:
+        """Marks where a preserved module is called with these arguments, or returns this."""
+        leaves, spec = pytree.tree_flatten(value)
+        held = [self.returned(leaf) for leaf in leaves]
+        nodes = tuple(leaf for leaf in held if isinstance(leaf, Node))
+        self.graph.call_function(Tracepoint(self.preserved[id(module)], held, spec), nodes)
 
     def node_arguments(self, value: Any) -> Any:
         """Arguments as a graph node holds them."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import flambeau as fl
 from flambeau._subclasses.fake_tensor import FakeTensorMode
 from flambeau.export._functionalize import functionalized, has_writes
+from flambeau.export._module_calls import renamed
 from flambeau.export._trace import Input, Operators, record_graph
 from flambeau.export.graph_signature import (
     ExportGraphSignature,
@@ -65,9 +66,11 @@ def _recorded(
     assumed = len(env.guards)
     earlier = [spec for spec in program.graph_signature.output_specs if spec.kind is not OutputKind.USER_OUTPUT]
     written = [*written, *((spec.kind, str(spec.target)) for spec in earlier)]
+    places: dict[str, Any] = {}
     whole, returned = record_graph(
-        GraphModule(program.graph_module, graph), mode, inputs, fakes, table or {}, table is not None, record_type
-    )
+        GraphModule(program.graph_module, graph), mode, inputs, fakes, table or {}, table is not None, record_type,
+        places=places,
+    )  # fmt: skip
     _keep_notes(program.graph, whole.graph)
     specs = [one.spec for one in inputs]
     outputs = [OutputSpec(kind, argument, target) for (kind, target), argument in zip(written, returned)]
@@ -80,7 +83,7 @@ def _recorded(
     return ExportedProgram(
         whole, ExportGraphSignature(specs, outputs), program.state_dict, constants,
         program.call_spec, program._facts, program._ranges, list(checks), program.example_inputs,
-        substitutions=program._substitutions, module_call_graph=program.module_call_graph, dialect="ATEN",
+        substitutions=program._substitutions, module_call_graph=renamed(program.module_call_graph, places), dialect="ATEN",
         size_names=program._size_names,
     )  # fmt: skip
 

@@ -15,15 +15,15 @@ from flambeau._dynamo import size_floats
 from flambeau._dynamo.exc import UserError
 from flambeau._dynamo.full_graph import FullGraph, capture_full_graph
 from flambeau._dynamo.functions import AUTOCAST_SWITCHES
+from flambeau._dynamo.graph_builder import Tracepoint
 from flambeau._dynamo.traced import TracedTensor, VaryingInt
 from flambeau._higher_order_ops.operators import higher_order
 from flambeau.export import dynamic_shapes as shapes
+from flambeau.export._module_calls import argument_of, module_calls, positional_names
 from flambeau.export.exported_program import (
     CallSpec,
     ExportedProgram,
     InputFacts,
-    ModuleCallEntry,
-    ModuleCallSignature,
 )
 from flambeau.export.graph_signature import (
     ConstantArgument,
@@ -42,7 +42,7 @@ from flambeau.fx.node import Node
 from flambeau.ops.as_aten import decompositions
 from flambeau.ops.recording import refused
 from flambeau.ops.symbolic.expr import single_symbol
-from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, float_of
+from flambeau.ops.symbolic.numbers import SymFloat, SymInt, float_of
 from flambeau.utils import _pytree as pytree
 
 SYM_SIZE = fl.ops.aten.sym_size.int
@@ -71,8 +71,11 @@ class NotingTracer(PythonKeyTracer):
 class Operators(Record):
     """Records operators whole, but for those that are definitions of functions rather than operators of their own.
 
-    With `takes_apart` and no table of the user's, operators outside ATen's core set become ones inside.
+    `calls` has what Tracepoints mark. With `takes_apart` and no table of the user's, operators outside ATen's core set become ones inside.
     """
+
+    calls: list[Any]
+    places: dict[str, Node] | None = None  # if wanted: the nodes of values, by the name that they had
 
     def decompose(self, op: Any) -> Any:
         known = super().decompose(op)
@@ -109,9 +112,17 @@ class Runner(Interpreter):
             stack = notes["nn_module_stack"].items()
             notes["nn_module_stack"] = {key: (path, type_text(kind)) for key, (path, kind) in stack}
         self.record.tracer.notes = notes
-        return super().run_node(n)
+        result = super().run_node(n)
+        if self.record.places is not None and id(result) in self.record.nodes:
+            self.record.places[n.name] = self.record.nodes[id(result)][1]
+        return result
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if type(target) is Tracepoint:
+            values = iter(args)
+            leaves = [next(values) if isinstance(leaf, Node) else leaf for leaf in target.leaves]
+            self.record.calls.append((target, [self.record.argument(leaf) for leaf in leaves]))
+            return None
         if target is _C._set_grad_enabled or target in AUTOCAST_SWITCHES:
             self.record.tracer.create_node("call_function", target, tuple(args), {})
         elif hasattr(target, "_branches"):
@@ -262,9 +273,10 @@ def export(
         if isinstance(leaf, fl.Tensor):
             fixed = [d for d in range(leaf.ndim) if d not in wanted.get(id(leaf), {})]
             leaf.__dict__["_dynamo_static"] = dict.fromkeys(fixed, True)
-    whole = capture_full_graph(mod, *apart)
+    whole = capture_full_graph(mod, *apart, preserve_module_call_signature)
     inputs = _inputs(mod, whole, _named(mod, leaves, apart))
-    graph, outputs = _record(whole, inputs)
+    calls: list[Any] = []
+    graph, outputs = _record(whole, inputs, calls)
     promises, facts = _sizes(whole, inputs, wanted)
     state = mod.state_dict(keep_vars=True)
     attributes = _constant_attributes(mod)
@@ -286,24 +298,8 @@ def export(
         (args, kwargs),
         substitutions=promises.table,
         size_names=promises.names,
-        module_call_graph=_module_calls(mod, args, kwargs, whole.spec),
+        module_call_graph=module_calls(mod, args, kwargs, whole.spec, calls),
     )
-
-
-def _module_calls(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out_spec: Any) -> list[ModuleCallEntry]:
-    """An entry for the whole, and one for each module inside."""
-    positional = _positional_names(mod, args)
-    names = [*positional, *(name for name in kwargs if name not in positional)]
-    signature = ModuleCallSignature([], [], pytree.tree_structure((args, kwargs)), out_spec, names)
-    inner = [ModuleCallEntry(path) for path, _ in mod.named_modules(remove_duplicate=False) if path]
-    return [ModuleCallEntry("", signature), *inner]
-
-
-def _positional_names(mod: Any, args: tuple[Any, ...]) -> list[str]:
-    """Names of positional arguments; those of `*xs` are xs_0, xs_1 and so on."""
-    parameters = list(inspect.signature(mod.forward).parameters.values())
-    first = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL), len(parameters))
-    return [parameters[i].name if i < first else f"{parameters[first].name}_{i - first}" for i in range(len(args))]
 
 
 def _apart(leaf: Any) -> Any:
@@ -321,7 +317,7 @@ def _bound(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
 def _named(mod: Any, leaves: list[Any], arguments: Any) -> list[tuple[str, Any]]:
     """Names for the leaves of the arguments, as programs read them: x, cache_0, options_scale."""
     args, _ = arguments
-    names = _positional_names(mod, args)
+    names = positional_names(mod, len(args))
     leaf_of_name: dict[str, Any] = {}
     for path, leaf in leaves:
         parts = [str(next(iter(vars(key).values()))) for key in path]
@@ -382,7 +378,7 @@ def _constant_attributes(mod: Any) -> dict[int, list[str]]:
     return paths
 
 
-def _record(whole: FullGraph, inputs: list[Input]) -> tuple[Any, list[OutputSpec]]:
+def _record(whole: FullGraph, inputs: list[Input], calls: list[Any]) -> tuple[Any, list[OutputSpec]]:
     """The graph of operators of what was captured."""
     by_value = {id(item.value): item.fake for item in inputs}
     numbers = whole.tracer.outside.numbers
@@ -391,7 +387,8 @@ def _record(whole: FullGraph, inputs: list[Input]) -> tuple[Any, list[OutputSpec
     ]
     device = _C._set_autocast_recorded_device(whole.tracer.builder.device)
     try:
-        graph, returned = record_graph(whole.module, whole.tracer.builder.sizes.mode, inputs, fakes, {}, whole=True)
+        mode = whole.tracer.builder.sizes.mode
+        graph, returned = record_graph(whole.module, mode, inputs, fakes, {}, whole=True, calls=calls)
     finally:
         _C._set_autocast_recorded_device(device)
     return graph, [OutputSpec(OutputKind.USER_OUTPUT, argument, None) for argument in returned]
@@ -405,10 +402,14 @@ def record_graph(
     table: dict[Any, Any],
     whole: bool,
     record_type: type[Operators] = Operators,
+    calls: list[Any] | None = None,
+    places: dict[str, Node] | None = None,
 ) -> tuple[Any, list[Any]]:
-    """The operators that a graph calls when it runs on fakes, and what its results are. Constants become inputs."""
+    """The operators that a graph calls when it runs on fakes, and what its results are. Constants become inputs. What
+    Tracepoints mark is added to `calls`, and to `places` the new nodes of those of the graph, by name."""
     tracer = NotingTracer()
     record = record_type(tracer, table, pre_dispatch=whole)
+    record.calls, record.places = [] if calls is None else calls, places
     nodes = [tracer.create_node("placeholder", i.spec.arg.name, (), {}) for i in inputs]
     for node, item in zip(nodes, inputs):
         item.spec.arg.name = node.name
@@ -444,14 +445,7 @@ def record_graph(
     tracer.create_node("output", "output", (tuple(returned),), {})
     drop_unused_sizes(tracer.graph, SYM_SIZE)
     _lift_constants(tracer, mode, inputs, nodes)
-    return GraphModule(tracer.root, tracer.graph), [_result(value) for value in returned]
-
-
-def _result(value: Any) -> Any:
-    if not isinstance(value, Node):
-        return ConstantArgument("", value)
-    symbolic = isinstance(value.meta.get("val"), (SymInt, SymFloat, SymBool))
-    return SymIntArgument(value.name) if symbolic else TensorArgument(value.name)
+    return GraphModule(tracer.root, tracer.graph), [argument_of(value) for value in returned]
 
 
 def _lift_constants(tracer: PythonKeyTracer, mode: Any, inputs: list[Input], nodes: list[Node]) -> None:

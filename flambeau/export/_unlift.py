@@ -21,7 +21,7 @@ from flambeau.utils import _pytree as pytree
 if TYPE_CHECKING:
     from flambeau.export.exported_program import ExportedProgram
 
-__all__ = ["ExportedModule", "Guards", "assign", "unlift"]
+__all__ = ["CallCode", "ExportedModule", "Guards", "assign", "unlift"]
 
 
 class Guards(Module):
@@ -67,7 +67,7 @@ class ExportedModule(GraphModule):
         return leaves
 
 
-class _CallCode(_PyTreeCodeGen):
+class CallCode(_PyTreeCodeGen):
     """forward with the parameters of the original one, over a graph that has leaves as placeholders."""
 
     def __init__(self, positional: list[str], keywords: list[str], in_spec: Any, out_spec: Any) -> None:
@@ -154,7 +154,7 @@ def _call_code(program: ExportedProgram, leaves: list[str]) -> CodeGen:
     if not positional:
         plain = args.num_leaves == args.num_children
         positional = leaves[: args.num_children] if plain else [f"arg_{i}" for i in range(args.num_children)]
-    return _CallCode(positional, [str(name) for name in kwargs.context or ()], in_spec, out_spec)
+    return CallCode(positional, [str(name) for name in kwargs.context or ()], in_spec, out_spec)
 
 
 def _finish(graph: Graph, node: Node, values: dict[Node, Node], specs: dict[Node, Any], program: Any) -> None:
