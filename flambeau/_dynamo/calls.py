@@ -280,7 +280,12 @@ def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) ->
         return getattr(hooks, name)(tracer, *args, **kwargs)
     if name == "requires_grad_":
         return gradients.set_requires_grad(tracer, *args, **kwargs)
-    if name in attributes._STATE_METHODS or name in ("apply_", "map_", "map2_", "to_dense"):
+    if (name in attributes._STATE_METHODS and name not in attributes.RESHAPES) or name in (
+        "apply_",
+        "map_",
+        "map2_",
+        "to_dense",
+    ):
         raise Unsupported(breaks.UNKNOWN_CALL, f"Tensor.{name}")
     if name in attributes._OPERATOR_METHODS:
         return native(getattr(TracedTensor, name), *args)

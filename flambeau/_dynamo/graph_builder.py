@@ -20,6 +20,8 @@ from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
 from flambeau._dynamo.source import Source
 from flambeau._dynamo.traced import NULL, Lazy, TracedNumber, TracedTensor, tensors_in
 from flambeau._ops import OpOverload
+from flambeau._subclasses.fake_numbers import hinted
+from flambeau._subclasses.fake_tensor import RESHAPES
 from flambeau._subclasses.fake_values import disabled, specialize
 from flambeau.fx.graph import Graph
 from flambeau.fx.node import Node
@@ -168,6 +170,17 @@ class GraphBuilder:
     def call_method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self._record("call_method", name, args, kwargs)
 
+    def _reshape(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A view in place: the tensor stands for another node from now on. Callers would not see that of theirs."""
+        tensor, view = args[0], name[:-1]
+        if tensor.source is not None or name not in tags.operators("view"):
+            raise Unsupported(breaks.UNKNOWN_CALL, f"Tensor.{name}")
+        result = self._record("call_method", view, args, kwargs)
+        self.traced_by_fake.pop(id(tensor.fake), None)
+        tensor.node, tensor.fake = result.node, result.fake
+        self.traced_by_fake[id(tensor.fake)] = tensor
+        return tensor
+
     def _record(self, op: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs an operator on shapes and adds it to the graph."""
         name = (
@@ -180,11 +193,13 @@ class GraphBuilder:
         overridden = overriding.dispatch(self.tracer, op, target, args, kwargs)
         if overridden is not NULL:
             return overridden
+        if name.partition(".")[0] in RESHAPES:
+            return self._reshape(name.partition(".")[0], args, kwargs)
         if wrappers.among(args) or wrappers.among(kwargs.values()):
             return wrappers.record(self, op, target, args, kwargs)
         fake_args, fake_kwargs = _fake_of(args, name), _fake_of(kwargs, name)
         if op == "call_function" and type(target) is Function and target.__module__.startswith("torch._ops."):
-            target = _C._resolve_call(target, *fake_args, **fake_kwargs)  # an operator of a library
+            target = _C._resolve_call(target, *hinted(fake_args), **hinted(fake_kwargs))  # an operator of a library
         versions = [(t, t._version) for t in tensors_in((*fake_args, *fake_kwargs.values()))]
         try:
             if fake_kwargs.get("out") is not None:
@@ -309,7 +324,7 @@ class GraphBuilder:
         def run() -> Any:
             if op == "call_method":
                 return getattr(args[0], target)(*args[1:], **kwargs)
-            if isinstance(target, (Function, OverridableFunction)):
+            if isinstance(target, (Function, OverridableFunction, OpOverload)):
                 return self.sizes.mode.call(target, args, kwargs)
             return target(*args, **kwargs)
 

@@ -161,3 +161,16 @@ def test_sizes_on_the_left_of_tensors(name):
     for n in (2, 3, 5):
         x = fl.arange(1, n + 1)
         assert fl.equal(compiled(x), operation(n, x))
+
+
+def test_overloads_are_chosen_by_sizes_that_vary():
+    def program(x, n):
+        clamped = fl.ops.aten.clamp(x, 0, n) + fl.ops.aten.add(x, n)
+        product = fl.ops.aten.addmm(x[:n, None], fl.ones(n, 2), fl.ones(2, 1), beta=n)
+        return clamped, product, fl.ops.aten.where(x[:1] > n, x[:1], n)
+
+    compiled = fl.compile(program, fullgraph=True)
+    x = fl.arange(10.0)
+    for n in range(5, 9):
+        for got, expected in zip(compiled(x, n), program(x, n)):
+            assert fl.equal(got, expected)

@@ -172,6 +172,8 @@ class Recorder(OperatorRecorder):
             self._enter(func, args, kwargs, results, device)
         else:
             for result in _flat((results,)):
+                if func._schema.is_mutable:  # a view in place: the tensor has another geometry from now on
+                    self.trace.values.pop(id(result), None)
                 self.trace.value(result)
         return results
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import flambeau
 from flambeau._ops import OpOverload
+from flambeau._subclasses.fake_numbers import hinted
 from flambeau._subclasses.fake_operators import bind
 from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from flambeau.fx._symbolic_trace import Tracer
@@ -326,7 +327,7 @@ class _WholeOperators(TorchFunctionMode):
         if flambeau.is_grad_enabled() and any(t.requires_grad for t in tensors):
             return None
         if isinstance(func, (flambeau._C.Function, flambeau._C.Method)):
-            func = flambeau._C._resolve_call(func, *args, **kwargs)
+            func = flambeau._C._resolve_call(func, *hinted(args), **hinted(kwargs))
         if not isinstance(func, OpOverload):
             return None
         _, is_composite, definition = flambeau._C._operator_definition(func._full_name)
