@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 import sys
@@ -30,9 +31,7 @@ def script_object(obj: Any, resolve: Any = None, example_inputs: Any = None) -> 
     if isinstance(obj, (ScriptModule, ScriptFunction)):
         return obj
     if isinstance(obj, Module):
-        if hasattr(obj, "__prepare_scriptable__"):
-            obj = _prepared(obj)
-        return script_module(obj)
+        return script_module(_prepared(obj))
     if isinstance(obj, dict):
         return create_script_dict(obj)
     if isinstance(obj, list):
@@ -63,8 +62,18 @@ def script_object(obj: Any, resolve: Any = None, example_inputs: Any = None) -> 
     return scripted
 
 
-def _prepared(module: Module) -> Any:
-    prepared = module.__prepare_scriptable__()
+def _prepared(module: Module, known: dict[Module, Any] | None = None) -> Any:
+    """The module with `__prepare_scriptable__` called on it and on what it holds; the program's own stays as it is."""
+    known = {} if known is None else known
+    if module in known:
+        return known[module]
+    prepared: Any = module.__prepare_scriptable__() if hasattr(module, "__prepare_scriptable__") else module
+    known[module] = prepared
+    if isinstance(prepared, Module):
+        children = {name: child and _prepared(child, known) for name, child in prepared._modules.items()}
+        if any(children[name] is not child for name, child in prepared._modules.items()):
+            known[module] = prepared = copy.copy(prepared)
+            prepared.__dict__["_modules"] = children
     return prepared
 
 

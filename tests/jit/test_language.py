@@ -298,3 +298,35 @@ def test_functions_that_differ_in_annotations_alone(tmp_path):
         exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
         results.append(torch.jit.script(module.f)(torch.tensor(2)))
     assert [type(r) for r in results] == [int, float]
+
+
+class Variadic(nn.Module):
+    def forward(self, *inputs):
+        return inputs[0] + 1
+
+    def __prepare_scriptable__(self):
+        return Single()
+
+
+class Single(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+class Holder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shared = Variadic()
+        self.several = nn.ModuleList([self.shared, Single()])
+        self.nested = nn.Sequential(nn.Sequential(Variadic()))
+
+    def forward(self, x):
+        for module in self.several:
+            x = module(x)
+        return self.nested(self.shared(x))
+
+
+def test_modules_within_are_prepared_too():
+    model = Holder()
+    assert torch.jit.script(model)(torch.ones(1)).item() == 5
+    assert type(model.several[0]) is Variadic and model.several[0] is model.shared
