@@ -34,6 +34,56 @@ __device__ __forceinline__ float weight(float score, float factor, float sum) {
 }
 
 template <class K>
+__device__ __forceinline__ void multiply_outputs(const Args& a, uint32_t shared, const char* output,
+                                                 int first, int chunks, int64_t row_of_all) {
+  using Memory = BackwardMemory<K>;
+  constexpr int D = K::D;
+#pragma unroll
+  for (int k = 0; k < Memory::kRows / (Memory::kThreads / 8); ++k) {
+    const int row = k * (Memory::kThreads / 8) + threadIdx.x / 8;
+    float sum = 0;
+    if (first + row < a.queries)
+      for (int chunk = threadIdx.x % 8; chunk < chunks; chunk += 8)
+        sum += dot<K::kBrain>(
+            *reinterpret_cast<const uint4*>(output + row * a.output.row + chunk * 16),
+            matrix::get_shared_vector(shared + Memory::kSecond + Tile<D, Memory::kRows>::at(row, chunk)));
+    sum += shuffle_xor(sum, 1);
+    sum += shuffle_xor(sum, 2);
+    sum += shuffle_xor(sum, 4);
+    if (threadIdx.x % 8 == 0) {
+      matrix::put_shared(shared + Memory::kNumbers + row * 4, __float_as_uint(sum));
+      if (first + row < a.queries) a.products[row_of_all + first + row] = sum;
+    }
+  }
+}
+
+// Starts the copies of the two sides that a block has itself.
+template <class K>
+__device__ __forceinline__ void load_own(uint32_t shared, const Operand& one, const Operand& two, int batch,
+                                         int head, int first, int rows, int chunks) {
+  using Memory = BackwardMemory<K>;
+  load_rows<K::D, Memory::kRows, Memory::kThreads>(
+      shared + Memory::kFirst, head_of(one, batch, head) + first * one.row, one.row, rows - first, chunks);
+  load_rows<K::D, Memory::kRows, Memory::kThreads>(
+      shared + Memory::kSecond, head_of(two, batch, head) + first * two.row, two.row, rows - first, chunks);
+}
+
+// The logarithms of sums and the products of outputs for the rows of a warp, of which `mine` is the first.
+template <int kM>
+__device__ __forceinline__ void get_numbers(const Args& a, uint32_t numbers, int lane, int warp, int mine,
+                                            int64_t row_of_all, float (&sums)[kM][2],
+                                            float (&products)[kM][2]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = m * 16 + h * 8 + lane / 4;
+      sums[m][h] = mine + row < a.queries ? a.sums[row_of_all + mine + row] * kLog2E : 0.0f;
+      products[m][h] = matrix::get_shared_float(numbers + (warp * kM * 16 + row) * 4);
+    }
+}
+
+template <class K>
 __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of_queries(const Args a) {
   using Memory = BackwardMemory<K>;
   constexpr int D = K::D, kM = K::kBackwardTiles, kPart = K::kPart, kN = kPart / 8;
@@ -54,35 +104,14 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of
                                            a.keys - from, chunks);
   };
 
-  load_rows<D, Memory::kRows, Memory::kThreads>(shared + Memory::kFirst,
-                                                head_of(a.query, batch, head) + first * a.query.row,
-                                                a.query.row, a.queries - first, chunks);
-  load_rows<D, Memory::kRows, Memory::kThreads>(
-      shared + Memory::kSecond, head_of(a.grad_output, batch, head) + first * a.grad_output.row,
-      a.grad_output.row, a.queries - first, chunks);
+  load_own<K>(shared, a.query, a.grad_output, batch, head, first, a.queries, chunks);
   fetch(0);
   meet<K>();
 
   // Products of outputs and their gradients, eight lanes for a row.
   const int64_t row_of_all = int64_t(blockIdx.x) * a.queries;
   const char* output = head_of(a.output, batch, head) + first * a.output.row;
-#pragma unroll
-  for (int k = 0; k < Memory::kRows / (Memory::kThreads / 8); ++k) {
-    const int row = k * (Memory::kThreads / 8) + threadIdx.x / 8;
-    float sum = 0;
-    if (first + row < a.queries)
-      for (int chunk = threadIdx.x % 8; chunk < chunks; chunk += 8)
-        sum += dot<K::kBrain>(
-            *reinterpret_cast<const uint4*>(output + row * a.output.row + chunk * 16),
-            matrix::get_shared_vector(shared + Memory::kSecond + Tile<D, Memory::kRows>::at(row, chunk)));
-    sum += shuffle_xor(sum, 1);
-    sum += shuffle_xor(sum, 2);
-    sum += shuffle_xor(sum, 4);
-    if (threadIdx.x % 8 == 0) {
-      matrix::put_shared(shared + Memory::kNumbers + row * 4, __float_as_uint(sum));
-      if (first + row < a.queries) a.products[row_of_all + first + row] = sum;
-    }
-  }
+  multiply_outputs<K>(a, shared, output, first, chunks, row_of_all);
 
   Left<D, Memory::kRows, kM, K::kHoldBackward> query, grad;
   query.set(shared + Memory::kFirst);
@@ -90,14 +119,7 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of
   float of_query[kM][D / 8][4], sums[kM][2], products[kM][2];
   clear(of_query);
   __syncthreads();
-#pragma unroll
-  for (int m = 0; m < kM; ++m)
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = m * 16 + h * 8 + lane / 4;
-      sums[m][h] = mine + row < a.queries ? a.sums[row_of_all + mine + row] * kLog2E : 0.0f;
-      products[m][h] = matrix::get_shared_float(shared + Memory::kNumbers + (warp * kM * 16 + row) * 4);
-    }
+  get_numbers(a, shared + Memory::kNumbers, lane, warp, mine, row_of_all, sums, products);
   const float scale = a.scale * kLog2E, factor = kMasked ? 1.0f : scale;
 
   for (int from = 0; from < seen; from += kBlock) {
@@ -137,6 +159,49 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of
                              a.queries - mine, chunks);
 }
 
+// A block of queries of a head, and which of the two stages it goes to. The walk goes from the first block
+// that sees one of the keys at hand, then on to the next head.
+struct QueryPlace {
+  int head, from, stage;
+  __device__ __forceinline__ QueryPlace next(int start, int queries) const {
+    QueryPlace p = *this;
+    p.from += kBlock;
+    p.stage ^= 1;
+    if (p.from >= queries) p.from = start, ++p.head;
+    return p;
+  }
+};
+
+// Starts the copies of a block of queries, of their gradients and their numbers.
+template <class K>
+__device__ __forceinline__ void fetch_queries(const Args& a, const QueryPlace& p, uint32_t shared, int batch,
+                                              int chunks) {
+  using Memory = BackwardMemory<K>;
+  constexpr int D = K::D;
+  const uint32_t stage = shared + Memory::kStages + p.stage * 2 * Memory::kSide;
+  const uint32_t numbers = shared + Memory::kNumbers + p.stage * 2 * kBlock * 4;
+  load_rows<D, kBlock, Memory::kThreads>(stage, head_of(a.query, batch, p.head) + p.from * a.query.row,
+                                         a.query.row, a.queries - p.from, chunks);
+  load_rows<D, kBlock, Memory::kThreads>(stage + Memory::kSide,
+                                         head_of(a.grad_output, batch, p.head) + p.from * a.grad_output.row,
+                                         a.grad_output.row, a.queries - p.from, chunks);
+  const int row = p.from + threadIdx.x % kBlock;
+  const float* from = threadIdx.x < kBlock ? a.sums : a.products;
+  if (threadIdx.x < 2 * kBlock)
+    matrix::copy_async_float(numbers + threadIdx.x * 4,
+                             from + (int64_t(batch) * a.heads + p.head) * a.queries + min(row, a.queries - 1),
+                             row < a.queries);
+}
+
+// Stores the rows that a warp has summed, of which `mine` is the first, through the tile at `from`.
+template <class K, int kM, int kN>
+__device__ __forceinline__ void put_own(const float (&sums)[kM][kN][4], const float (&scales)[kM][2],
+                                        uint32_t from, const Operand& to, int batch, int head, int mine,
+                                        int rows, int chunks) {
+  put_rows<K, BackwardMemory<K>::kRows>(sums, scales, from, head_of(to, batch, head) + mine * to.row, to.row,
+                                        rows - mine, chunks);
+}
+
 template <class K>
 __global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D <= 64 ? 3 : 1)
     flash_gradient_of_keys(const Args a) {
@@ -149,42 +214,12 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D 
   const int begin = K::kGroup ? first + warp / 4 * 64 : mine;  // of those that work together
   const int chunks = a.depth / 8;
   const uint32_t shared = shared_memory();
-  // Walks over blocks of queries from the first that sees one of these keys, then on to the next head.
   const int start = a.causal ? first / kBlock * kBlock : 0;
-  struct Place {
-    int head, from, stage;
-  };
-  const auto next = [&](Place p) {
-    p.from += kBlock;
-    p.stage ^= 1;
-    if (p.from >= a.queries) p.from = start, ++p.head;
-    return p;
-  };
   const int last_head = start < a.queries ? (key_head + 1) * a.group : 0;
-  const auto fetch = [&](const Place& p) {
-    const uint32_t stage = shared + Memory::kStages + p.stage * 2 * Memory::kSide;
-    const uint32_t numbers = shared + Memory::kNumbers + p.stage * 2 * kBlock * 4;
-    load_rows<D, kBlock, Memory::kThreads>(stage, head_of(a.query, batch, p.head) + p.from * a.query.row,
-                                           a.query.row, a.queries - p.from, chunks);
-    load_rows<D, kBlock, Memory::kThreads>(stage + Memory::kSide,
-                                           head_of(a.grad_output, batch, p.head) + p.from * a.grad_output.row,
-                                           a.grad_output.row, a.queries - p.from, chunks);
-    const int row = p.from + threadIdx.x % kBlock;
-    const float* from = threadIdx.x < kBlock ? a.sums : a.products;
-    if (threadIdx.x < 2 * kBlock)
-      matrix::copy_async_float(
-          numbers + threadIdx.x * 4,
-          from + (int64_t(batch) * a.heads + p.head) * a.queries + min(row, a.queries - 1), row < a.queries);
-  };
 
-  load_rows<D, Memory::kRows, Memory::kThreads>(shared + Memory::kFirst,
-                                                head_of(a.key, batch, key_head) + first * a.key.row,
-                                                a.key.row, a.keys - first, chunks);
-  load_rows<D, Memory::kRows, Memory::kThreads>(shared + Memory::kSecond,
-                                                head_of(a.value, batch, key_head) + first * a.value.row,
-                                                a.value.row, a.keys - first, chunks);
-  Place place{key_head * a.group, start, 0};
-  if (place.head < last_head) fetch(place);
+  load_own<K>(shared, a.key, a.value, batch, key_head, first, a.keys, chunks);
+  QueryPlace place{key_head * a.group, start, 0};
+  if (place.head < last_head) fetch_queries<K>(a, place, shared, batch, chunks);
 
   Left<D, Memory::kRows, kM, false> key, value;
   key.set(shared + Memory::kFirst);
@@ -196,8 +231,8 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D 
 
   while (place.head < last_head) {
     meet<K>();
-    const Place after = next(place);
-    if (after.head < last_head) fetch(after);
+    const QueryPlace after = place.next(start, a.queries);
+    if (after.head < last_head) fetch_queries<K>(a, after, shared, batch, chunks);
     const uint32_t stage = shared + Memory::kStages + place.stage * 2 * Memory::kSide;
     const uint32_t numbers = shared + Memory::kNumbers + place.stage * 2 * kBlock * 4;
 #pragma unroll 1
@@ -210,8 +245,7 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D 
       start_scores<K>(s, key, queries);
       if constexpr (K::kGroup) start_scores<K>(d, value, grads);
       finish<K, 1>(s);
-      // Keys and queries that are not there need not be hidden: the former are not stored, the latter have no
-      // gradient.
+      // Absent keys and queries need not be hidden: the former are not stored, the latter have no gradient.
       if (kMasked || (a.causal && at < mine + kM * 16 - 1))
         hide<kMasked, true>(a, mask_of(a, batch, place.head), scale, mine + lane / 4, at + lane % 4 * 2, s);
 #pragma unroll
@@ -245,12 +279,8 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D 
   float scales[kM][2], ones[kM][2];
 #pragma unroll
   for (int m = 0; m < kM; ++m) scales[m][0] = scales[m][1] = a.scale, ones[m][0] = ones[m][1] = 1;
-  put_rows<K, Memory::kRows>(of_key, scales, key.from,
-                             head_of(a.grad_key, batch, key_head) + mine * a.grad_key.row, a.grad_key.row,
-                             a.keys - mine, chunks);
-  put_rows<K, Memory::kRows>(of_value, ones, value.from,
-                             head_of(a.grad_value, batch, key_head) + mine * a.grad_value.row,
-                             a.grad_value.row, a.keys - mine, chunks);
+  put_own<K>(of_key, scales, key.from, a.grad_key, batch, key_head, mine, a.keys, chunks);
+  put_own<K>(of_value, ones, value.from, a.grad_value, batch, key_head, mine, a.keys, chunks);
 }
 
 template <class K>
