@@ -9,7 +9,6 @@ from typing import Any
 
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau.autograd import graph
 
 
 class _WeakTensorRef:
@@ -75,6 +74,12 @@ def _unsafe_set_version_counter(tensors: tuple[Tensor, ...], versions: tuple[int
         _C._set_version(tensor, version)
 
 
+def _saved_tensors_hooks_is_enabled() -> bool:
+    from flambeau.autograd import graph
+
+    return graph._hooks_are_enabled()
+
+
 def _module(name: str, **members: Any) -> ModuleType:
     module = ModuleType(f"flambeau._C.{name}", "Names of PyTorch's native code.")
     module.__dict__.update(members)
@@ -88,7 +93,7 @@ _functions = _module(
 _autograd = _module(
     "_autograd",
     SavedTensor=_C.SavedTensor,
-    _saved_tensors_hooks_is_enabled=graph._hooks_are_enabled,
+    _saved_tensors_hooks_is_enabled=_saved_tensors_hooks_is_enabled,
     _get_current_graph_task_keep_graph=_C._get_current_graph_task_keep_graph,
     _unsafe_set_version_counter=_unsafe_set_version_counter,
 )
