@@ -239,15 +239,12 @@ def test_marks_for_profilers_of_vendors_are_refused():
 def test_arguments_without_effect_are_refused():
     from flambeau.fx.passes.split_module import split_module
     from flambeau.utils import cpp_extension
-    from flambeau.utils.checkpoint import set_checkpoint_debug_enabled
 
     graph = fl.fx.symbolic_trace(fl.nn.ReLU())
     with pytest.raises(NotImplementedError, match="tuple_return"):
         split_module(graph, None, lambda node: 0, tuple_return=True)
     with pytest.raises(NotImplementedError, match="is_standalone"):
         cpp_extension.load("nothing", [], is_standalone=True)
-    with pytest.raises(NotImplementedError, match="enabled"), set_checkpoint_debug_enabled(True):
-        pass
     with pytest.raises(NotImplementedError, match="is_reference"):
         fl.ao.quantization.convert(fl.nn.ReLU(), is_reference=True)
 

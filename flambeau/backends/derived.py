@@ -250,7 +250,7 @@ def memory_functions(name: str) -> dict[str, Callable[..., Any]]:
         return flambeau._C._device_memory(name)
 
     def memory_stats(device_: Any = None) -> dict[str, int]:
-        stats = {}
+        stats: dict[str, int] = {}
         for kind, (size, most, blocks, ever, blocks_ever) in zip(("allocated", "reserved"), usage()):
             stats |= {
                 f"{kind}_bytes.all.current": size, f"{kind}_bytes.all.peak": most, f"{kind}_bytes.all.allocated": ever,

@@ -272,7 +272,7 @@ def aten_upsample_trilinear3d(x: Any, size: Any, align: bool, *scales: Any) -> A
     return _resized(x, size, "trilinear", align, scales)
 
 
-def _antialiased(x: Any, size: Any, align: bool, scales: Any, mode: str) -> Any:
+def _antialiased(x: Any, size: Any, align: bool | None, scales: Any, mode: str) -> Any:
     factor = scales[0] if size is None else None
     return functional.interpolate(x, size=size, scale_factor=factor, mode=mode, align_corners=align, antialias=True)
 
