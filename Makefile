@@ -24,7 +24,7 @@ export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := dev
-.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz races lint format sanitize sanitize-threads sweep dev wheel cuda-wheel matrix clean replay
+.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz races lint format sanitize sanitize-threads sweep dev wheel aarch64 cuda-wheel matrix clean replay
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -156,6 +156,12 @@ wheel: | $(VENV)/bin/python ## build a wheel into dist/
 	@echo "building a wheel for all processors into dist, which takes some minutes"
 	@$(INSIDE) -m pip wheel -q . --no-deps -w dist
 	@$(INSIDE) -m pip install -q auditwheel && $(INSIDE) -m auditwheel show dist/flambeau-*-$(subst cpython-,cp,$(TAG))-*.whl
+
+# The runtime for aarch64, by a cross compiler (Debian: g++-aarch64-linux-gnu), in build/aarch64.
+CROSS := -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=$(or $(FLAMBEAU_CXX_AARCH64),aarch64-linux-gnu-g++)
+aarch64: $(VENV)/.flambeau-deps ## cross-compile the runtime for aarch64
+	@test -f build/aarch64/build.ninja || $(CONFIGURE) -S . -B build/aarch64 $(CROSS) -DFLAMBEAU_CUDA=OFF
+	@$(VENV)/bin/cmake --build build/aarch64 -j $(JOBS)
 
 cuda-wheel: cuda ## pack the CUDA library into a wheel of its own, into dist/
 	$(RUN) tools/cuda_wheel.py

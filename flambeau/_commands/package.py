@@ -49,7 +49,7 @@ def exported(program: Any) -> Any:
     return export(model.eval(), tuple(args), dynamic_shapes=shapes[0] if shapes else None)
 
 
-def _compile(parser: argparse.ArgumentParser, model: str, output: str) -> None:
+def _compile(parser: argparse.ArgumentParser, model: str, output: str, processor: str | None) -> None:
     try:
         place = factory(model)
     except argparse.ArgumentTypeError as error:
@@ -58,7 +58,10 @@ def _compile(parser: argparse.ArgumentParser, model: str, output: str) -> None:
     from flambeau._inductor.package import compile_package, compile_self_contained
 
     program = exported(call(*place))
-    (compile_package if output.endswith(".pt2") else compile_self_contained)(program, output)
+    if output.endswith(".pt2"):
+        compile_package(program, output, processors=[processor] if processor else [])
+    else:
+        compile_self_contained(program, output, processor=processor)
 
 
 def main(arguments: list[str]) -> int:
@@ -75,6 +78,11 @@ def main(arguments: list[str]) -> int:
         required=True,
         help="the package, a file that ends in .pt2; or a self-contained .so, with a header",
     )
+    parser.add_argument(
+        "--target",
+        choices=["aarch64"],
+        help="the kind of processor: a package has kernels for it besides those for this machine's; a .so is for it alone",
+    )
     parsed = parser.parse_args(arguments)
     if not parsed.output.endswith((".pt2", ".so")):
         parser.error(f"expected an output that ends in .pt2 or .so, got {parsed.output!r}")
@@ -87,11 +95,14 @@ def main(arguments: list[str]) -> int:
             parser.error("expected one package for a self-contained library, or --runtime")
         from flambeau._inductor.package.standalone import link, link_runtime
 
-        link_runtime(packages, Path(parsed.output)) if parsed.runtime else link(packages[0], Path(parsed.output))
+        if parsed.runtime:
+            link_runtime(packages, Path(parsed.output), parsed.target)
+        else:
+            link(packages[0], Path(parsed.output), processor=parsed.target)
     else:
         if len(parsed.model) > 1:
             parser.error("expected one model")
-        _compile(parser, parsed.model[0], parsed.output)
+        _compile(parser, parsed.model[0], parsed.output, parsed.target)
     size = Path(parsed.output).stat().st_size
     print(f"{parsed.output}: {size / 1e6:.1f} MB in {time.perf_counter() - begin:.1f} s")
     return 0

@@ -372,8 +372,14 @@ class Collection:
             return {target: future.result() for target, future in built.items()}
 
     def _object(self, target: str) -> bytes:
-        flags = tuple(f"-march={target}" if flag == "-march=native" else flag for flag in FLAGS)
-        return _object_of(self.kernels, (*flags, "-Wl,-s"), cache_dir())
+        from flambeau._inductor import toolchains
+
+        march, command, without, more = target, compiler(), (), ()  # type: str, str | None, tuple[str, ...], tuple[str, ...]
+        if target in toolchains.TARGETS:
+            other = toolchains.toolchain(target)
+            march, command, without, more = other.march, other.compiler, other.without, other.flags
+        flags = (f"-march={march}" if flag == "-march=native" else flag for flag in FLAGS if flag not in without)
+        return _object_of(self.kernels, (*flags, *more, "-Wl,-s"), cache_dir(), command)
 
 
 _active = threading.local()
@@ -390,17 +396,18 @@ def collecting() -> Iterator[Collection]:
         _active.collection = before
 
 
-def _object_of(kernels: dict[str, Kernel], flags: tuple[str, ...], folder: Path) -> bytes:
+def _object_of(kernels: dict[str, Kernel], flags: tuple[str, ...], folder: Path, command: str | None) -> bytes:
     """The bytes of an object with these kernels, which is kept on disk like others."""
     import subprocess
     import tempfile
 
     text = _text(kernels)
-    target = folder / (hashlib.sha256((identity() + " ".join(flags) + text).encode()).hexdigest()[:24] + ".so")
+    target = folder / (
+        hashlib.sha256((identity() + str(command) + " ".join(flags) + text).encode()).hexdigest()[:24] + ".so"
+    )
     with contextlib.suppress(OSError):
         os.utime(target)
         return target.read_bytes()
-    command = compiler()
     if command is None:
         raise RuntimeError("[package] expected a C++ compiler on this machine, got none")
     with tempfile.TemporaryDirectory(dir=folder) as scratch:

@@ -33,13 +33,13 @@ class _Member:
     registers: bool = False  # has initialisers, which may register kernels
 
 
-def unpacked(archive: Path, folder: Path) -> list[_Member]:
+def unpacked(archive: Path, folder: Path, nm: str = _NM) -> list[_Member]:
     """The objects, written into a folder under names of their own: several may have the same in the archive."""
     members = []
     for i, content in enumerate(_contents(archive)):
         members.append(_Member(folder / f"{i}.o"))
         members[-1].path.write_bytes(content)
-    listed = subprocess.run([_NM, "-p", *(str(m.path) for m in members)], capture_output=True, text=True, check=True)
+    listed = subprocess.run([nm, "-p", *(str(m.path) for m in members)], capture_output=True, text=True, check=True)
     by_path = {str(m.path): m for m in members}
     member = members[0]
     for line in listed.stdout.splitlines():
@@ -58,12 +58,12 @@ def unpacked(archive: Path, folder: Path) -> list[_Member]:
     return members
 
 
-def needed_objects(archive: Path, operators: Iterable[str], own: list[Path], folder: Path) -> list[Path]:
+def needed_objects(archive: Path, operators: Iterable[str], own: list[Path], folder: Path, nm: str = _NM) -> list[Path]:
     """The objects that some objects need: they define symbols, register operators, or attach implementations. Those that define what
     the given ones do are replaced by them."""
-    needed = {_DEFINE_OPERATORS, *(s for path in own for s in _symbols(path, "-u"))}
-    defined = {s for path in own for s in _symbols(path, "--defined-only")}
-    members = [m for m in unpacked(archive, folder) if not m.strong & defined]
+    needed = {_DEFINE_OPERATORS, *(s for path in own for s in _symbols(path, "-u", nm))}
+    defined = {s for path in own for s in _symbols(path, "--defined-only", nm)}
+    members = [m for m in unpacked(archive, folder, nm) if not m.strong & defined]
     definers: dict[str, _Member] = {}
     attaching: dict[str, list[_Member]] = {}
     for member in members:
@@ -105,8 +105,8 @@ def _holds(path: Path, literals: list[bytes]) -> bool:
     return any(literal in content for literal in literals)
 
 
-def _symbols(path: Path, which: str) -> list[str]:
-    done = subprocess.run([_NM, which, str(path)], capture_output=True, text=True, check=True)
+def _symbols(path: Path, which: str, nm: str) -> list[str]:
+    done = subprocess.run([nm, which, str(path)], capture_output=True, text=True, check=True)
     return [line.split()[-1] for line in done.stdout.splitlines() if line.strip()]
 
 

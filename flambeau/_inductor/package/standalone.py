@@ -23,8 +23,9 @@ import flambeau as fl
 from flambeau import _C
 from flambeau._inductor import build
 from flambeau._inductor.package.objects import needed_objects
+from flambeau._inductor.toolchains import NATIVE, Toolchain, toolchain
 
-__all__ = ["StaticLibrary", "link", "link_runtime"]
+__all__ = ["StaticLibrary", "link", "link_runtime", "operators_of"]
 
 _PACKAGE = Path(fl.__file__ or "").parent
 # Registered below everything: results are copied where they must lie.
@@ -43,8 +44,18 @@ class StaticLibrary:
         self.headers, self.generator = sources / "csrc", sources / "tools" / "generate.py"
 
     @classmethod
-    def find(cls) -> StaticLibrary:
-        """In the folder that FLAMBEAU_STATIC names, or beside the package."""
+    def find(cls, processor: str | None = None) -> StaticLibrary:
+        """In the folder that FLAMBEAU_STATIC names, or beside the package; that for another processor where
+        FLAMBEAU_STATIC_AARCH64 says."""
+        if processor and processor != NATIVE:
+            variable = f"FLAMBEAU_STATIC_{processor.upper()}"
+            folder = Path(os.environ.get(variable) or _PACKAGE.parent / "build" / processor / "static")
+            if not (folder / "libflambeau.a").is_file():
+                raise FileNotFoundError(
+                    f"[package] expected libflambeau.a for {processor}, got none in {folder}; `make {processor}` builds it. "
+                    f"{variable} names its folder."
+                )
+            return cls(folder)
         folder = Path(os.environ.get("FLAMBEAU_STATIC") or _PACKAGE / "static")
         if not (folder / "libflambeau.a").is_file():
             raise FileNotFoundError(
@@ -129,24 +140,33 @@ def _run(command: list[str], folder: Path) -> None:
         raise build.BuildError(f"[package] expected the model to link, got from {command[0]}:\n{done.stderr[-4000:]}")
 
 
-def link(package: Path, target: Path, samples: list[list[fl.Tensor]] | None = None) -> None:
+def link(
+    package: Path, target: Path, samples: list[list[fl.Tensor]] | None = None, processor: str | None = None
+) -> None:
     """Writes `target`, a shared object, and a header beside it. Samples are inputs that the results of the package are compared at."""
     name = re.sub(r"\W", "_", target.stem.removeprefix("lib"))
     if not name or name[0].isdigit():
         raise ValueError(f"[package] expected a file whose name is an identifier of C, got {target.name}")
     source = _SOURCE.replace("@PACKAGE@", str(package.resolve())).replace("@NAME@", name)
     trial = _Trial(package, samples)
-    _link(source, name, [trial], target)
+    _link(source, name, [trial], target, processor)
     inputs, outputs = _C._package_names(trial.loaded)
     texts = {"INPUTS": ", ".join(inputs), "OUTPUTS": ", ".join(outputs), "NAME": name}
     texts["DLPACK"] = (_PACKAGE / "include" / "flambeau" / "dlpack.h").read_text()
     target.with_name(f"{name}.h").write_text(re.sub("@([A-Z]+)@", lambda m: texts[m[1]], _HEADER))
 
 
-def link_runtime(packages: list[Path], target: Path) -> None:
+def link_runtime(packages: list[Path], target: Path, processor: str | None = None) -> None:
     """Writes `target`, a runtime with the functions of <flambeau/flambeau.h> about models and tensors, and with the kernels that some
     packages call."""
-    _link(_RUNTIME_SOURCE, "fl", [_Trial(package, None, loads=True) for package in packages], target)
+    _link(_RUNTIME_SOURCE, "fl", [_Trial(package, None, loads=True) for package in packages], target, processor)
+
+
+def operators_of(packages: list[Path]) -> set[str]:
+    """The operators that some packages call, those that kernels look up included."""
+    trials = [_Trial(package, None, loads=True) for package in packages]
+    with tempfile.TemporaryDirectory() as scratch:
+        return _tried(StaticLibrary.find(), _RUNTIME_SOURCE, "fl", trials, Path(scratch))[1]
 
 
 class _Trial:
@@ -181,45 +201,68 @@ def _filled(like: fl.Tensor) -> fl.Tensor:
     return fl.zeros(like.shape, dtype=like.dtype)
 
 
-def _link(source: str, prefix: str, trials: list[_Trial], target: Path) -> None:
-    """Links a source with the objects of the library that it needs, which is found out by running the trials."""
-    library = StaticLibrary.find()
-    operators = {*_ALWAYS, *(name for trial in trials for name in _C._package_operators(trial.loaded))}
+def _link(source: str, prefix: str, trials: list[_Trial], target: Path, processor: str | None) -> None:
+    """Links a source with the objects of the library that it needs. What it needs is found by runs on this machine."""
     with tempfile.TemporaryDirectory() as scratch:
-        for attempt in range(_MOST_ATTEMPTS):
-            built = _linked(library, source, prefix, operators, Path(scratch), f"linked{attempt}.so")
-            opened = ctypes.CDLL(str(built))
-            missing = {name for trial in trials if (name := trial.missing(opened, prefix))}
-            if not missing:
-                break
-            if missing <= operators:
-                raise RuntimeError(f"[package] expected {', '.join(sorted(missing))} in {library.archive}, got none")
-            operators |= missing
-        else:
-            raise RuntimeError(
-                f"[package] expected the operators of the model, got more than {_MOST_ATTEMPTS} missing ones"
-            )
+        built, operators = _tried(StaticLibrary.find(), source, prefix, trials, Path(scratch))
+        if processor and processor != NATIVE:
+            folder = Path(scratch) / processor
+            folder.mkdir()
+            other = toolchain(processor)
+            built = _linked(StaticLibrary.find(processor), source, prefix, operators, folder, "linked.so", other)
         target.write_bytes(built.read_bytes())
 
 
-def _linked(library: StaticLibrary, source: str, prefix: str, operators: set[str], folder: Path, file: str) -> Path:
+def _tried(
+    library: StaticLibrary, source: str, prefix: str, trials: list[_Trial], scratch: Path
+) -> tuple[Path, set[str]]:
+    """A source linked with what it needs, and the operators among that, which are found out by running the trials."""
+    operators = {*_ALWAYS, *(name for trial in trials for name in _C._package_operators(trial.loaded))}
+    for attempt in range(_MOST_ATTEMPTS):
+        built = _linked(library, source, prefix, operators, scratch, f"linked{attempt}.so", _native())
+        opened = ctypes.CDLL(str(built))
+        missing = {name for trial in trials if (name := trial.missing(opened, prefix))}
+        if not missing:
+            return built, operators
+        if missing <= operators:
+            raise RuntimeError(f"[package] expected {', '.join(sorted(missing))} in {library.archive}, got none")
+        operators |= missing
+    raise RuntimeError(f"[package] expected the operators of the model, got more than {_MOST_ATTEMPTS} missing ones")
+
+
+def _native() -> Toolchain:
     compiler = build.compiler()
     if compiler is None:
         raise RuntimeError("[package] expected a C++ compiler on this machine, got none")
+    return Toolchain(NATIVE, compiler, "nm", "native")
+
+
+def _linked(
+    library: StaticLibrary, source: str, prefix: str, operators: set[str], folder: Path, file: str, tools: Toolchain
+) -> Path:
     (folder / "objects").mkdir(exist_ok=True)
     (folder / "operators.txt").write_text("\n".join(sorted(operators)))
     generate = [sys.executable, str(library.generator), "--only", "operators.txt", "--out", "generated"]
     _run(generate, folder)
     (folder / "model.c").write_text(source)
-    common = ["-O1", "-fPIC", "-w", "-c", f"-I{_PACKAGE / 'include'}"]
+    common = ["-O1", "-fPIC", "-w", "-c", *tools.flags, f"-I{_PACKAGE / 'include'}"]
     table = Path("generated/core/operators.cpp")
     _run(
-        [compiler, *common, "-std=c++17", f"-I{library.headers}", *library.flags, str(table), "-o", "operators.o"],
+        [
+            tools.compiler,
+            *common,
+            "-std=c++17",
+            f"-I{library.headers}",
+            *library.flags,
+            str(table),
+            "-o",
+            "operators.o",
+        ],
         folder,
     )
-    _run([compiler, *common, "-x", "c", "model.c", "-o", "model.o"], folder)
+    _run([tools.compiler, *common, "-x", "c", "model.c", "-o", "model.o"], folder)
     objects = needed_objects(
-        library.archive, operators, [folder / "model.o", folder / "operators.o"], folder / "objects"
+        library.archive, operators, [folder / "model.o", folder / "operators.o"], folder / "objects", tools.nm
     )
     (folder / "exports").write_text(f"{{ global: {prefix}_*; local: *; }};")
     response = folder / "objects.txt"
@@ -227,7 +270,7 @@ def _linked(library: StaticLibrary, source: str, prefix: str, operators: set[str
     built = folder / file
     _run(
         [
-            compiler, "-shared", "-o", str(built), "model.o", "operators.o", f"@{response}", "-static-libstdc++", "-static-libgcc",
+            tools.compiler, "-shared", "-o", str(built), "model.o", "operators.o", f"@{response}", "-static-libstdc++", "-static-libgcc",
             "-pthread", "-ldl", "-Wl,--as-needed", "-lgomp", "-Wl,--gc-sections", "-Wl,-s", "-Wl,--no-undefined", "-Wl,--version-script=exports",
         ],
         folder,

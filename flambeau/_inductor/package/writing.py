@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,12 +19,13 @@ from flambeau._inductor.package import sampling
 from flambeau._inductor.package.model import AOTICompiledModel, load_package
 from flambeau._inductor.package.recording import Group, ProgramFunction, Recording, UserInput, record
 from flambeau._inductor.package.standalone import link
+from flambeau._inductor.toolchains import NATIVE
 from flambeau.ops.symbolic.expr import evaluate
 from flambeau.utils import _pytree as pytree
 
 __all__ = ["INSTRUCTION_SETS", "compile_package", "compile_self_contained"]
 
-INSTRUCTION_SETS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+INSTRUCTION_SETS = ("aarch64",) if NATIVE == "aarch64" else ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 ALIGNMENT = 64
 _FOLDER = "data/aotinductor/model"  # csrc/runtime/package_paths.h has the same
 _WEIGHTS = "data/weights/weights"
@@ -34,16 +35,20 @@ _IGNORED = "aot_inductor."
 
 
 def compile_package(
-    program: Any, target: str | os.PathLike[str] | IO[bytes], configs: dict[str, Any] | None = None
+    program: Any,
+    target: str | os.PathLike[str] | IO[bytes],
+    configs: dict[str, Any] | None = None,
+    processors: Sequence[str] = (),
 ) -> Recording:
-    """Compiles an exported program into a package, and checks it against the program at sizes that were not recorded."""
+    """Compiles an exported program into a package, and checks it against the program at sizes that were not recorded. It has kernels
+    for this machine's kind of processor, and for the given ones besides ("aarch64")."""
     settings, metadata = _settings(configs or {})
     function = ProgramFunction(program)
     if function.is_quantized:
         settings.setdefault("freezing", True)  # weights are packed once
     with build.collecting() as collection:
         recording, groups = record(function, settings)
-    objects = collection.objects(INSTRUCTION_SETS) if collection.kernels else {}
+    objects = collection.objects(dict.fromkeys((*INSTRUCTION_SETS, *processors))) if collection.kernels else {}
     if hasattr(target, "write"):
         buffer = io.BytesIO()
         _write(buffer, "model", recording, groups, list(collection.kernels), objects, metadata)
@@ -63,12 +68,15 @@ def compile_package(
     return recording
 
 
-def compile_self_contained(program: Any, target: str | os.PathLike[str], configs: dict[str, Any] | None = None) -> None:
-    """Compiles an exported program into a shared object with a C header, which needs no other library of this package."""
+def compile_self_contained(
+    program: Any, target: str | os.PathLike[str], configs: dict[str, Any] | None = None, processor: str | None = None
+) -> None:
+    """Compiles an exported program into a shared object with a C header, which needs no other library of this package: for this
+    machine's kind of processor, or for another ("aarch64")."""
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "model.pt2"
-        recording = compile_package(program, package, configs)
-        link(package, Path(target), [inputs for _, inputs in _samples(recording)])
+        recording = compile_package(program, package, configs, [processor] if processor else [])
+        link(package, Path(target), [inputs for _, inputs in _samples(recording)], processor)
 
 
 def _settings(configs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
