@@ -1,5 +1,6 @@
 """Programs in C and C++ against the library, built with the system's compiler and run without Python."""
 
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -42,7 +43,9 @@ def built(source, folder, *flags):
 
 
 def run(program, *arguments):
-    environment = {"PATH": os.environ["PATH"], "VIRTUAL_ENV": sys.prefix}  # where LAPACK is installed
+    lapack = importlib.util.find_spec("scipy_openblas32")  # may be in another environment than this one
+    prefix = pathlib.Path(lapack.origin).parents[4] if lapack and lapack.origin else sys.prefix
+    environment = {"PATH": os.environ["PATH"], "VIRTUAL_ENV": str(prefix)}
     return subprocess.run([program, *arguments], capture_output=True, text=True, env=environment, timeout=300)
 
 
