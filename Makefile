@@ -27,7 +27,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 .PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz races lint format sanitize sanitize-threads sweep dev wheel aarch64 cuda-wheel matrix clean replay
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
