@@ -164,6 +164,9 @@ def _why_distrusted(path: Path) -> str:
         return f"it belongs to the user with number {state.st_uid}, who could put other machine code there"
     if state.st_mode & 0o022:
         return "other users can write it, and could put other machine code there (chmod go-w mends that)"
+    above = path.parent.stat().st_mode
+    if above & stat.S_IWOTH and not above & stat.S_ISVTX:
+        return f"other users can write {path.parent}, and could put another folder there (chmod o-w mends that)"
     return ""
 
 

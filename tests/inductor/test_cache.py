@@ -111,6 +111,18 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path, monkeypatch):
             assert build.cache_dir() != mine
 
 
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs owners of files")
+def test_a_folder_that_others_can_replace_is_not_used(tmp_path, monkeypatch):
+    base = tmp_path / "open to all"
+    base.mkdir()
+    base.chmod(0o777)
+    monkeypatch.setenv("FLAMBEAU_CACHE_DIR", str(base))
+    with pytest.warns(RuntimeWarning, match="could put another folder there"):
+        assert build.cache_dir() != base / "kernels"
+    base.chmod(0o1777)  # as /tmp: nobody removes what belongs to others
+    assert build.cache_dir() == base / "kernels"
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
 def test_a_pipe_in_the_cache_is_not_waited_for(tmp_path):
     result(start(tmp_path))
