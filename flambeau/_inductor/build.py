@@ -55,12 +55,13 @@ template <> inline float load<float, bfloat16>(bfloat16 x) {
 }
 template <class M, class C> static inline void store(M& target, C x) { target = (M)x; }
 template <class C> static inline void store(bool& target, C x) { target = x != 0; }
-static inline uint32_t rounded_bits(float x) {
+static inline uint32_t rounded_bits(float x, uint32_t nan = 0x7fc00000u) {
   union { float f; uint32_t u; } v = {x};
-  return x != x ? 0x7fc00000u : (v.u + 0x7fff + ((v.u >> 16) & 1)) & 0xffff0000u;
+  return x != x ? nan : (v.u + 0x7fff + ((v.u >> 16) & 1)) & 0xffff0000u;
 }
-static inline float rounded(float x) {
-  union { uint32_t u; float f; } v = {rounded_bits(x)};
+static inline float rounded(float x) {  // NaN stays what it is: of a constant one the compiler makes any integer
+  union { float f; uint32_t u; } given = {x};
+  union { uint32_t u; float f; } v = {rounded_bits(x, given.u)};
   return v.f;
 }
 template <class C> static inline void store(bfloat16& target, C x) { target.bits = rounded_bits((float)x) >> 16; }

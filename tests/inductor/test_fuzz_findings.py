@@ -260,3 +260,9 @@ def test_fills_that_are_not_finite(number):
     compiled = fl.compile(lambda x: (fl.full_like(x, number) + x, x.clone().fill_(number)), fullgraph=True)
     for result in compiled(fl.ones(3)):
         fl.testing.assert_close(result, fl.full((3,), number), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [fl.bfloat16, fl.float16, fl.float32, fl.float64])
+def test_what_is_not_finite_becomes_the_same_integers(dtype):
+    x = fl.tensor([math.nan, math.inf, -math.inf, 1.5, -1.5] * 5).to(dtype)
+    agrees(lambda x: [(x * 1).to(fl.int64), (x * 1).to(fl.int32), (x + 1).to(fl.uint8)], x)
