@@ -10,7 +10,8 @@ single precision, channels-last, by Winograd's algorithm (`csrc/cpu/convolution/
 arguments like others, so that a change of them is seen by the next call.
 
 Where parameters are frozen (`freezing.py`) it is given weights that are transformed already, and normalisations that follow
-other convolutions become part of their weights.
+other convolutions become part of their weights. Convolutions of bfloat16 are given weights in the layout of oneDNN's primitive, to
+which the steps behind them belong then.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ def fold_normalizations(trace: Trace, frozen: Set[int]) -> None:
     """Makes frozen normalisations part of the weights of the convolutions before them."""
     if any(call.op._full_name == "conv2d" for call in trace.calls):
         _Folding(trace, frozen).run()
+        _Prepacking(trace, frozen).run()
 
 
 class _AfterConvolutions(Epilogues):
@@ -126,6 +128,96 @@ class _Folding(_AfterConvolutions):
         args = (arguments["input"], weight, bias, *kwargs.values())
         calls.append(RecordedCall(call.op, args, {}, [value], []))
         return calls, places
+
+
+class _Prepacking(_AfterConvolutions):
+    """Convolutions of bfloat16 with frozen weights, whose layout is made once; normalisation, residual sum and relu go along."""
+
+    def finished(self, at: int, call: RecordedCall) -> tuple[list[RecordedCall], list[int]] | None:
+        arguments = records.bind(call.op, call.args, call.kwargs)
+        value, weight, bias = call.results[0], arguments["weight"], arguments["bias"]
+        held = [v for v in (weight, bias) if v is not None]
+        if value is None or not _is_prepackable(arguments, value) or any(v.storage not in self.frozen for v in held):
+            return None
+        places, settings = [at], [pair(arguments[k]) for k in ("stride", "padding", "dilation")]
+        norm = self.normalization(value, places)
+        before = len(self.trace.calls)
+        with fl.no_grad(), Recorder(self.trace, {}):
+            scale, shift = _affine(None if bias is None else bias.tensor.detach(), norm)
+            size = [int(n) for n in arguments["input"].size]
+            packed = fl._ops._convolution_prepack(weight.tensor.detach(), size, *settings, arguments["groups"])
+        calls = self.trace.calls[before:]
+        del self.trace.calls[before:]
+        if packed.numel() == 0:
+            return None
+        if norm is not None:
+            places.append(norm[0])
+            value = norm[1].results[0]
+        residual, relu, value = self.residual_and_relu(value, places)
+        operands = [None if t is None else self.trace.value(t) for t in (packed, scale, shift)]
+        args = (
+            arguments["input"], operands[0], [int(n) for n in weight.size], *operands[1:], residual, relu, *settings,
+            arguments["groups"],
+        )  # fmt: skip
+        calls.append(RecordedCall(fl.ops.aten._convolution_prepacked.default, args, {}, [value], []))
+        return calls, places
+
+    def normalization(self, value: RecordedValue, places: list[int]) -> tuple[int, RecordedCall] | None:
+        """The call that alone reads a value, where it normalises by frozen statistics; and its position."""
+        readers = set(self.readers.get(value.storage, ()))
+        if value.storage in self.returned or len(readers) != 1:
+            return None
+        (at,) = readers
+        call = self.trace.calls[at]
+        if at in self.taken or call.op._full_name != "native_batch_norm" or call.kwargs or call.args[5]:
+            return None
+        held = [v for v in call.args[1:5] if v is not None]
+        fits = call.args[0] is value and call.args[3] is not None and call.args[4] is not None
+        result = call.results[0]
+        unused = all(r is None or not self.readers_after(r, at) for r in call.results[1:])
+        is_plain = fits and unused and result is not None and self.alike(result, value)
+        written = any(c.writes for c in self.trace.calls[places[0] : at + 1])
+        return (at, call) if is_plain and not written and all(v.storage in self.frozen for v in held) else None
+
+    def readers_after(self, value: RecordedValue, at: int) -> bool:
+        return value.storage in self.returned or any(place > at for place in self.readers.get(value.storage, ()))
+
+    def residual_and_relu(self, value: Any, places: list[int]) -> tuple[RecordedValue | None, bool, RecordedValue]:
+        residual, relu = None, False
+        following = self.only_reader(value, places)
+        if following is not None and following[1].op._full_name == "add.Tensor":
+            other = operand_beside(following[1], value)
+            if other is not None and (other.size, other.stride, other.dtype) == (value.size, value.stride, value.dtype):
+                residual, value = other, following[2]
+                places.append(following[0])
+                following = self.only_reader(value, places)
+        if following is not None and following[1].op._full_name == "relu":
+            relu, value = True, following[2]
+            places.append(following[0])
+        return residual, relu, value
+
+
+def _is_prepackable(arguments: dict[str, Any], result: RecordedValue) -> bool:
+    is_quick = fl._C._cpu_capability() in ("avx512_bf16", "amx")
+    return (
+        is_quick
+        and result.dtype is fl.bfloat16
+        and len(result.size) == len(arguments["input"].size) == 4
+        and _is_channels_last(arguments["input"])
+        and _is_channels_last(result)
+    )
+
+
+def _affine(bias: Any, norm: tuple[int, RecordedCall] | None) -> tuple[Any, Any]:
+    """The factor and the summand of each channel behind a convolution; None where there is none."""
+    if norm is None:
+        return None, None if bias is None else bias.float()
+    parameters: list[Any] = [None if v is None else v.tensor.detach().float() for v in norm[1].args[1:5]]
+    gamma, beta, mean, variance = parameters
+    scale = fl.rsqrt(variance + norm[1].args[7])
+    scale = scale if gamma is None else scale * gamma
+    shift = (-mean if bias is None else bias.float() - mean) * scale
+    return scale, shift if beta is None else shift + beta
 
 
 def _folded(weight: Any, bias: Any, operands: dict[str, RecordedValue | None]) -> tuple[Any, Any]:

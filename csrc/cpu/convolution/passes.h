@@ -99,6 +99,20 @@ inline bool same_layout(const View& a, const View& b) {
 bool run_onednn(const ConvArgs& g, Pass pass);
 bool onednn_can_run(const ConvArgs& g, Pass pass);
 
+// What a forward pass does to its sums: sums * scale + shift + residual, then relu; what is null is left out.
+struct ConvFinish {
+  const float* scale = nullptr;  // a number for each channel of the output
+  const float* shift = nullptr;
+  const void* residual = nullptr;  // laid out as the output
+  bool relu = false;
+};
+
+// Weights in the layout of the primitive for a forward pass: their bytes (none if there is no primitive), and
+// the pass with them. The layout is that of one geometry, instruction set and number of threads.
+size_t packed_weight_bytes(const ConvArgs& g);
+void pack_weights(const ConvArgs& g, void* to);
+void run_packed(const ConvArgs& g, const ConvFinish& finish, const void* packed, size_t bytes);
+
 // One pass as a matrix product over an unfolded copy of the input, of all positions of the batch at once.
 void run_product(const ConvArgs& g, Pass pass);
 

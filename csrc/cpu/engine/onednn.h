@@ -40,6 +40,11 @@ namespace fl::cpu {
   X(primitive_attr_create) \
   X(primitive_attr_destroy) \
   X(primitive_attr_set_scratchpad_mode) \
+  X(primitive_attr_set_post_ops) \
+  X(post_ops_create) \
+  X(post_ops_destroy) \
+  X(post_ops_append_binary) \
+  X(post_ops_append_eltwise) \
   X(sgemm) \
   X(convolution_forward_primitive_desc_create) \
   X(convolution_backward_data_primitive_desc_create) \

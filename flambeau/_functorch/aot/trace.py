@@ -271,7 +271,10 @@ class Recorder(OperatorRecorder):
 
     @staticmethod
     def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:
+        names = [argument.name for argument in func._schema.arguments]
         hidden = _HIDDEN_WRITES.get(func._full_name, ())
+        if "training" in names and not {**dict(zip(names, args)), **kwargs}["training"]:
+            hidden = ()  # statistics are read alone
         if not func._schema.is_mutable and not hidden:
             return []
         written = []

@@ -12,6 +12,8 @@ from flambeau.ops.rules import aten_parts, definition
 definition.without(
     "the compiler makes it of others for devices that have a kernel",
     "_convolution_packed",
+    "_convolution_prepack",
+    "_convolution_prepacked",
 )
 
 

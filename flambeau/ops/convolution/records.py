@@ -30,6 +30,15 @@ native(
     "Tensor? residual, bool relu, int[2] padding, Tensor? packed=None) -> Tensor"
 )
 native("_convolution_packed(Tensor weight) -> Tensor")
+# With weights in the layout of oneDNN's primitive: (conv * scale + shift + residual).relu()
+native(
+    "_convolution_prepacked(Tensor input, Tensor packed, int[] weight_size, Tensor? scale, Tensor? shift, "
+    "Tensor? residual, bool relu, int[2] stride, int[2] padding, int[2] dilation, int groups) -> Tensor"
+)
+native(
+    "_convolution_prepack(Tensor weight, int[] input_size, int[2] stride, int[2] padding, int[2] dilation, int groups) "
+    "-> Tensor"
+)
 
 for _n in (1, 2, 3):
     native(
@@ -238,6 +247,6 @@ tag(
 )
 tag("core", "convolution")
 tag("integer_product", "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
-tag("recomputable", "_convolution _convolution_packed conv2d convolution")
+tag("recomputable", "_convolution _convolution_packed _convolution_prepack conv2d convolution")
 autocast("lower", "_convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d")
 node("ConvolutionBackward0", "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")

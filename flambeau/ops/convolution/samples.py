@@ -59,6 +59,8 @@ samples.without(
     "compiled networks call it where no derivative is wanted, in single precision; tests/inductor/test_epilogue.py",
     "_convolution_finished",
     "_convolution_packed",
+    "_convolution_prepack",
+    "_convolution_prepacked",
 )
 
 
