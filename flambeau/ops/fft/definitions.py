@@ -10,46 +10,64 @@ import flambeau as fl
 from flambeau.backends import widest_float
 from flambeau.ops.rules import definition
 
+Pair = tuple[Any, Any]  # real and imaginary parts: devices need no arithmetic of complex numbers
 
-def _fourier(self: Any, dims: Sequence[int], forward: bool) -> Any:
-    """Discrete Fourier transform as a product with the matrix of roots of unity."""
+
+def _parts(x: Any) -> Pair:
+    real, imaginary = fl.view_as_real(x).unbind(-1)
+    return real, imaginary
+
+
+def _joined(x: Pair) -> Any:
+    return fl.view_as_complex(fl.stack(x, -1))
+
+
+def _fourier(x: Pair, dims: Sequence[int], forward: bool) -> Pair:
+    """Discrete Fourier transform as products with the matrix of roots of unity."""
+    real, imaginary = x
     for d in dims:
-        n = self.shape[d]
-        k = fl.arange(n, device=self.device)
-        turns = fl.remainder(k.unsqueeze(1) * k, n).to(widest_float(self.device)) * (
+        n = real.shape[d]
+        k = fl.arange(n, device=real.device)
+        turns = fl.remainder(k.unsqueeze(1) * k, n).to(widest_float(real.device)) * (
             (-2 if forward else 2) * math.pi / max(n, 1)
         )
-        roots = fl.complex(fl.cos(turns), fl.sin(turns)).to(self.dtype)
-        self = fl.matmul(self.movedim(d, -1), roots).movedim(-1, d)
-    return self
+        cosines, sines = fl.cos(turns).to(real.dtype), fl.sin(turns).to(real.dtype)
+        a, b = real.movedim(d, -1), imaginary.movedim(d, -1)
+        real = (fl.matmul(a, cosines) - fl.matmul(b, sines)).movedim(-1, d)
+        imaginary = (fl.matmul(a, sines) + fl.matmul(b, cosines)).movedim(-1, d)
+    return real, imaginary
+
+
+def _narrowed(x: Pair, dim: int, start: int, length: int) -> Pair:
+    return x[0].narrow(dim, start, length), x[1].narrow(dim, start, length)
 
 
 @definition("_fft_c2c")
 def _fft_c2c(self: Any, dim: Sequence[int], scale: float, forward: bool) -> Any:
-    return _fourier(self, dim, forward) * scale
+    real, imaginary = _fourier(_parts(self), dim, forward)
+    return _joined((real * scale, imaginary * scale))
 
 
 @definition("_fft_r2c")
 def _fft_r2c(self: Any, dim: Sequence[int], scale: float, forward: bool, onesided: bool) -> Any:
-    wide = fl.complex128 if self.dtype is fl.float64 else fl.complex64
-    full = _fourier(self.to(wide), dim, forward) * scale
-    return full.narrow(dim[-1], 0, self.shape[dim[-1]] // 2 + 1) if onesided else full
+    wide = self if self.dtype is fl.float64 else self.float()
+    real, imaginary = _fourier((wide, fl.zeros_like(wide)), dim, forward)
+    if onesided:
+        real, imaginary = _narrowed((real, imaginary), dim[-1], 0, self.shape[dim[-1]] // 2 + 1)
+    return _joined((real * scale, imaginary * scale))
 
 
 @definition("_fft_c2r")
 def _fft_c2r(self: Any, dim: Sequence[int], scale: float, forward: bool, last_size: int) -> Any:
     last = dim[-1]
-    half = self.narrow(last, 0, last_size // 2 + 1)
-    rest = last_size - half.shape[last]
+    half = _narrowed(_parts(self), last, 0, last_size // 2 + 1)
+    rest = last_size - half[0].shape[last]
+    spread = _fourier(half, dim[:-1], forward)
     # The missing half of the spectrum is the conjugate of the other, backwards.
-    mirror = fl.flip(half.narrow(last, 1, rest), [last]).conj_physical() if rest else half.narrow(last, 0, 0)
-    others = _fourier(fl.cat([half, mirror], last), [last], forward) if len(dim) == 1 else None
-    if others is None:
-        spread = _fourier(half, dim[:-1], forward)
-        flipped = _fourier(half.conj_physical(), dim[:-1], not forward).conj_physical()
-        mirror = fl.flip(flipped.narrow(last, 1, rest), [last]).conj_physical() if rest else spread.narrow(last, 0, 0)
-        others = _fourier(fl.cat([spread, mirror], last), [last], forward)
-    return fl.real(others).clone() * scale
+    real, imaginary = _narrowed(half, last, 1, rest) if rest else _narrowed(half, last, 0, 0)
+    real, imaginary = _fourier((real, -imaginary), dim[:-1], not forward)
+    whole = fl.cat([spread[0], fl.flip(real, [last])], last), fl.cat([spread[1], fl.flip(imaginary, [last])], last)
+    return _fourier(whole, [last], forward)[0] * scale
 
 
 @definition("_overlap_add")

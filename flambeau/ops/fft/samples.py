@@ -25,6 +25,7 @@ def fft_c2r(make: Make) -> Iterator[Call]:
 
     yield call(fl.complex(make.real(2, 3), make.real(2, 3)), [1], 0.5, True, 4)
     yield call(fl.complex(make.real(2, 3), make.real(2, 3)), [0, 1], 0.5, False, 5)
+    yield call(fl.complex(make.real(4, 3), make.real(4, 3)), [0, 1], 1.0, False, 4)
 
 
 @samples("_overlap_add")

@@ -11,11 +11,14 @@ from flambeau.ops.samples import Call, Make, call, samples
 def interpolate_kernel(make: Make) -> Iterator[Call]:
     yield call(make(1, 1, 3), [5], "linear", False, None, False)
     yield call(make(1, 1, 2, 3), [3, 4], "cubic", True, None, False)
+    yield call(make(2, 1, 5, 4), [2, 7], "linear", False, None, True)
+    yield call(make(1, 2, 7), [3], "nearest-exact", False, None, False)
 
 
 @samples("_interpolate_backward")
 def interpolate_backward(make: Make) -> Iterator[Call]:
     yield call(make(1, 1, 5), [1, 1, 3], "linear", False, None, False)
+    yield call(make(1, 2, 3, 4), [1, 2, 5, 2], "cubic", False, None, True)
 
 
 @samples("nn_interpolate")
@@ -24,6 +27,8 @@ def interpolate(make: Make) -> Iterator[Call]:
     yield call(make(1, 1, 3), scale_factor=2.0, mode="linear", align_corners=False)
     yield call(make(1, 1, 2, 3), [3, 5], mode="bilinear", align_corners=True)
     yield call(make(1, 1, 4, 4), [3, 2], mode="bicubic", antialias=True)
+    yield call(make(1, 1, 3, 5), scale_factor=(1.7, 0.6), mode="nearest")
+    yield call(make(1, 1, 3, 5), scale_factor=(1.7, 0.6), mode="bilinear")
     yield call(make(1, 1, 2, 2, 2), [3, 1, 2], mode="trilinear")
     yield call(make(1, 1, 4), [2], mode="area")
 

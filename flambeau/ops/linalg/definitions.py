@@ -5,33 +5,123 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
+from flambeau.ops.linalg import eliminations
 from flambeau.ops.rules import definition
 
 definition.without(
-    "a matrix factorization or its use, for which devices have a library",
-    "_linalg_lu_factor_ex",
-    "_linalg_solve_ex",
-    "_linalg_inv_ex",
-    "_linalg_det",
-    "_linalg_slogdet",
-    "_linalg_cholesky_ex",
-    "_cholesky_inverse",
+    "a decomposition into eigenvectors or with pivots of two columns, for which devices have a library",
     "_linalg_ldl_factor_ex",
-    "lu_unpack",
-    "linalg_lu_solve",
     "linalg_ldl_solve",
-    "cholesky_solve",
-    "linalg_solve_triangular",
-    "geqrf",
-    "linalg_householder_product",
-    "ormqr",
-    "linalg_qr",
     "_linalg_svd",
     "_linalg_eigh",
     "_linalg_eig",
     "_linalg_lstsq",
     "_linalg_pinv",
 )
+
+
+@definition("_linalg_lu_factor_ex")
+def lu_factor(A: Any, pivot: bool) -> Any:
+    return eliminations.lu(A, pivot)
+
+
+@definition("_linalg_solve_ex")
+def solve_ex(A: Any, B: Any, left: bool) -> Any:
+    factors, pivots, info = eliminations.lu(A)
+    if left:
+        x = eliminations.lu_solve(factors, pivots, B)
+    else:
+        x = eliminations.lu_solve(factors, pivots, B.mH, adjoint=True).mH
+    return x, factors, pivots, info
+
+
+@definition("_linalg_inv_ex")
+def inv_ex(A: Any) -> Any:
+    factors, pivots, info = eliminations.lu(A)
+    return eliminations.lu_solve(factors, pivots, eliminations.identity(A.shape[-1], A)), info
+
+
+@definition("_linalg_det")
+def det(A: Any) -> Any:
+    factors, pivots, _ = eliminations.lu(A)
+    return eliminations.diagonal(factors).prod(-1) * eliminations.sign_of(pivots), factors, pivots
+
+
+@definition("_linalg_slogdet")
+def slogdet(A: Any) -> Any:
+    factors, pivots, _ = eliminations.lu(A)
+    entries = eliminations.diagonal(factors)
+    sign = entries.sgn().prod(-1) * eliminations.sign_of(pivots)
+    return sign, entries.abs().log().sum(-1), factors, pivots
+
+
+@definition("_linalg_cholesky_ex")
+def cholesky_ex(A: Any, upper: bool) -> Any:
+    return eliminations.cholesky(A, upper)
+
+
+@definition("_cholesky_inverse")
+def cholesky_inverse(self: Any, upper: bool) -> Any:
+    factor = fl.triu(self) if upper else fl.tril(self)
+    inverse = eliminations.cholesky_solve(eliminations.identity(self.shape[-1], self), factor, upper)
+    return inverse, eliminations.first_failure(eliminations.diagonal(factor) == 0)
+
+
+@definition("cholesky_solve")
+def cholesky_solve(self: Any, input2: Any, upper: bool = False) -> Any:
+    return eliminations.cholesky_solve(self, input2, upper)
+
+
+@definition("linalg_solve_triangular")
+def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    if left:
+        return eliminations.solve_triangular(A, B, upper, unitriangular)
+    return eliminations.solve_triangular(A.mT, B.mT, not upper, unitriangular).mT
+
+
+@definition("lu_unpack")
+def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+    m, n = LU_data.shape[-2:]
+    k = min(m, n)
+    none = fl.empty(0, dtype=LU_data.dtype, device=LU_data.device)
+    permutation = low = high = none
+    if unpack_data:
+        one = fl.eye(m, k, dtype=LU_data.dtype, device=LU_data.device)
+        low, high = fl.tril(LU_data[..., :k], -1) + one, fl.triu(LU_data[..., :k, :])
+    if unpack_pivots:
+        order = eliminations.order_of(LU_pivots, m)
+        rows = fl.arange(m, device=LU_data.device)
+        permutation = (rows.unsqueeze(-1) == order.unsqueeze(-2)).to(LU_data.dtype)
+    return permutation, low, high
+
+
+@definition("linalg_lu_solve")
+def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
+    if left:
+        return eliminations.lu_solve(LU, pivots, B, adjoint)
+    return eliminations.lu_solve(LU, pivots, B.mH, not adjoint).mH
+
+
+@definition("geqrf")
+def geqrf(self: Any) -> Any:
+    return eliminations.geqrf(self)
+
+
+@definition("linalg_householder_product")
+def householder_product(input: Any, tau: Any) -> Any:
+    return eliminations.householder_product(input, tau)
+
+
+@definition("ormqr")
+def ormqr(self: Any, input2: Any, input3: Any, left: bool = True, transpose: bool = False) -> Any:
+    q = eliminations.householder_product(self, input2, self.shape[-2])
+    q = q.mH if transpose else q
+    return q @ input3 if left else input3 @ q
+
+
+@definition("linalg_qr")
+def qr(A: Any, mode: str = "reduced") -> Any:
+    return eliminations.qr(A, mode)
 
 
 def _coefficients(degree: int) -> list[float]:
