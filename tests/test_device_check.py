@@ -45,8 +45,7 @@ def test_the_devices_in_the_tree_pass(name):
     if "expected an OpenCL" in done.stderr:
         pytest.skip("no OpenCL driver")
     assert done.returncode == 0 and done.stdout.endswith(f"device-check {name} 10/10\n"), done.stdout + done.stderr
-    if name == "opencl":  # what it has no dtype for runs on the host, and the reason is said
-        assert "\nhost fft_fft: mm: C has no type for elements of torch.complex64" in done.stdout
+    assert name != "opencl" or "\nhost " not in done.stdout  # complex numbers are pairs there
 
 
 def test_what_a_device_refuses_to_have_elements_of_is_listed(tmp_path):

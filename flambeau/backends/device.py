@@ -129,6 +129,9 @@ class RegisteredDevice:
         named = dict(zip(kernel.names, operands))
         try:
             hook = self._hooks["pointwise"]
+            if hook is not None and self.pairs_up(dtype):
+                self._pointwise_of_pairs(hook, kernel, named, out, dtype)
+                return
             if hook is None or not self.has(dtype):
                 raise NotImplementedError(f"no pointwise hook for {dtype}")
             hook(kernel, named, out, dtype)
@@ -138,6 +141,72 @@ class RegisteredDevice:
                 named[kernel.select] = variant
             self._on_host_into(record, named, (out,), refusal)
 
+    def pairs_up(self, dtype: Any) -> bool:
+        """Whether kernels compute with complex numbers as pairs of real ones."""
+        if not dtype.is_complex or self.has(dtype):
+            return False
+        from flambeau.ops.complex_pairs import PART
+
+        return self.has(PART[dtype])
+
+    def _reduction_of_pairs(self, hook: Kernel, plan: Any, source: Any, out: Any, dtype: Any) -> None:
+        """Sums are those of the parts; others are reductions of what they read of an element, where that is real."""
+        from flambeau.ops.complex_pairs import PART, joined, parts_of, split
+        from flambeau.ops.device_plans import of_loaded
+
+        loaded, imaginary = split(plan.load, ("x",))
+        if plan.is_linear:
+            sources: tuple[Any, ...] = parts_of(source)
+        elif imaginary is None:
+            operands = dict(zip(("x_re", "x_im"), parts_of(source)), **plan.parameters)
+            counted = {"int": flambeau.int64, "bool": flambeau.bool}
+            wide = counted.get(plan.accumulate, PART[dtype])
+            read = flambeau.empty(source.shape, dtype=wide, device=source.device)
+            self.evaluate(f"{plan.name}.load", loaded, operands, read, PART[dtype])
+            sources = (read,)
+        else:
+            raise NotImplementedError(f"complex {plan.name}")
+        values = []
+        for part in sources:
+            values.append(flambeau.empty(out.shape, dtype=PART.get(out.dtype, out.dtype), device=out.device))
+            hook(of_loaded(plan, part.dtype), part, values[-1])
+            self.launches += 1
+        out.copy_(joined(*values) if plan.is_linear else values[0])
+
+    def _pointwise_of_pairs(self, hook: Kernel, kernel: Any, named: dict[str, Any], out: Any, dtype: Any) -> None:
+        """A launch for the real and one for the imaginary part."""
+        from flambeau.ops.complex_pairs import PART, parts_of, split
+
+        is_tensor = {name: isinstance(value, flambeau.Tensor) for name, value in named.items()}
+        complexes = [
+            name for name, v in named.items() if (v.dtype.is_complex if is_tensor[name] else isinstance(v, complex))
+        ]
+        at = (kernel.name, kernel.key, dtype, *complexes)
+        expressions = self._expressions.get(at)
+        if expressions is None:
+            from flambeau.ops.device_plans import keyed
+
+            parts = split(kernel, complexes)
+            expressions = self._expressions[at] = [None if p is None else keyed(kernel.name, p) for p in parts]
+        operands = {name: value for name, value in named.items() if name not in complexes}
+        for name in complexes:
+            value = named[name]
+            re, im = parts_of(value) if is_tensor[name] else (value.real, value.imag)
+            operands |= {f"{name}_re": re, f"{name}_im": im}
+        targets = parts_of(out) if out.dtype.is_complex else (out,)
+        # Both parts are computed before either is written: the result may be an operand, too.
+        shared = len(targets) > 1 and any(is_tensor[n] and named[n].data_ptr() == out.data_ptr() for n in complexes)
+        values = [flambeau.empty_like(t) for t in targets] if shared else targets
+        for expression, value in zip(expressions, values):
+            if expression is None:
+                value.zero_()
+            else:
+                hook(expression, operands, value, PART[dtype])
+                self.launches += 1
+        if shared:
+            for target, value in zip(targets, values):
+                target.copy_(value)
+
     def _reduction(
         self, record: str, parameters: tuple[Any, ...], dims: list[int], source: Any, out: Any, dtype: Any
     ) -> None:
@@ -146,6 +215,9 @@ class RegisteredDevice:
         plan = reduction_plan(self._expressions, record, parameters, dims, dtype)
         try:
             hook = self._hooks["reduction"]
+            if hook is not None and self.pairs_up(dtype):
+                self._reduction_of_pairs(hook, plan, source, out, dtype)
+                return
             if hook is None or not self.has(dtype):
                 raise NotImplementedError(f"no reduction hook for {dtype}")
             hook(plan, source, out)
@@ -154,7 +226,7 @@ class RegisteredDevice:
             named = {"self": source, **plan.parameters}
             if source.dim() and plan.has_dim:
                 named |= {"dim": dims if plan.takes_dims else dims[0], "keepdim": True}
-            if plan.takes_dtype:
+            if plan.takes_dtype and not (source.is_complex() and not out.is_complex()):
                 named["dtype"] = out.dtype
             self._on_host_into(record, named, (out,), refusal)
 
@@ -315,7 +387,8 @@ class RegisteredDevice:
             dtype = dtypes.get(type(value), flambeau.complex128)
             return flambeau.scalar_tensor(value, dtype=dtype, device="cpu")._mark_wrapped_number()
 
-        result = op(**{name: to_host(name, value) for name, value in named.items()})
+        taken = {a.name for a in op._schema.arguments}
+        result = op(**{name: to_host(name, value) for name, value in named.items() if name in taken})
         for out in outs:
             out.copy_(result.reshape(out.shape))
 

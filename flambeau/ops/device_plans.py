@@ -7,7 +7,7 @@ Out: `KeyedExpr` for pointwise records, `ReductionPlan` and `UpdatePlan`. Shapes
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import flambeau
@@ -72,6 +72,19 @@ class ReductionPlan:
     has_dim: bool = True  # the operator takes dimensions,
     takes_dims: bool = True  # as a list
     takes_dtype: bool = False
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is a sum of the elements, perhaps divided by their number."""
+        sums = (self.load.op, self.combine.op) == ("arg", "add")
+        return sums and (self.finish.op == "arg" or [a.op for a in self.finish.args] == ["arg", "arg"])
+
+
+def of_loaded(plan: ReductionPlan, dtype: Any) -> ReductionPlan:
+    """The reduction of elements that have been read already, in a dtype."""
+    load = arg("x")
+    parts = [str(plan.init), plan.accumulate, *map(fingerprint, (load, plan.combine, plan.finish))]
+    return replace(plan, load=load, key="-".join(parts), dtype=dtype)
 
 
 def reduction_plan(

@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau as fl
+from flambeau.ops import complex_pairs
 from flambeau.ops.rules import definition
 
 definition.without(
     "a primitive",
     "nonzero",
-    "gather",
-    "scatter.src",
-    "scatter_add",
     "sort",
     "sort.stable",
 )
+# Primitives of real numbers.
+definition("gather")(complex_pairs.by_parts("gather", (0,)))
+definition("scatter.src")(complex_pairs.by_parts("scatter.src", (0, 3)))
+definition("scatter_add")(complex_pairs.by_parts("scatter_add", (0, 3)))
 
 
 def _linear_index(self: Any, indices: Sequence[Any]) -> tuple[Any, Any, list[int], list[int]]:

@@ -6,12 +6,10 @@ import math
 from typing import Any
 
 import flambeau as fl
+from flambeau.ops import complex_pairs
 from flambeau.ops.rules import aten_parts, definition
 
-definition.without(
-    "a primitive",
-    "mm",
-)
+definition("mm")(complex_pairs.product("mm"))  # a primitive of real numbers
 definition.without(
     "the compiler makes it of others for devices that have a kernel",
     "_product_pitched",

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
+from flambeau.ops import complex_pairs
 from flambeau.ops.rules import aten_parts, definition
 
 definition.without(
     "a primitive",
-    "cumsum",
     "cumprod",
 )
+definition("cumsum")(complex_pairs.by_parts("cumsum", (0,)))  # a primitive of real numbers
 
 
 @definition("_search")
