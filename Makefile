@@ -24,7 +24,7 @@ export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := dev
-.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz races lint format sanitize sanitize-threads sweep dev wheel aarch64 cuda-wheel matrix clean replay
+.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz races lint format sanitize sanitize-threads sweep dev wheel archive aarch64 cuda-wheel matrix clean replay
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -156,6 +156,12 @@ wheel: | $(VENV)/bin/python ## build a wheel into dist/
 	@echo "building a wheel for all processors into dist, which takes some minutes"
 	@$(INSIDE) -m pip wheel -q . --no-deps -w dist
 	@$(INSIDE) -m pip install -q auditwheel && $(INSIDE) -m auditwheel show dist/flambeau-*-$(subst cpython-,cp,$(TAG))-*.whl
+
+# What programs without Python are built with, for all processors: dist/flambeau-VERSION-linux-x86_64.tar.gz.
+archive: $(VENV)/.flambeau-deps ## pack headers and libraries for C and C++ into dist/
+	@test -f build/archive/build.ninja || $(CONFIGURE) -S . -B build/archive -DFLAMBEAU_CUDA=OFF '-DFLAMBEAU_KERNEL_ARCHS=x86-64-v3;x86-64-v4'
+	@$(VENV)/bin/cmake --build build/archive -j $(JOBS) --target flambeau flambeau_static
+	$(INSIDE) tools/make_archive.py --build build/archive
 
 # The runtime for aarch64, by a cross compiler (Debian: g++-aarch64-linux-gnu), in build/aarch64.
 CROSS := -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=$(or $(FLAMBEAU_CXX_AARCH64),aarch64-linux-gnu-g++)
