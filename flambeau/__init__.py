@@ -159,7 +159,8 @@ _LAZY = {
         "serialization": "save load",
         "sparse.construction": (
             "sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor sparse_compressed_tensor "
-            "_sparse_coo_tensor_unsafe _validate_sparse_compressed_tensor_args _validate_sparse_coo_tensor_args"
+            "_sparse_coo_tensor_unsafe _validate_sparse_compressed_tensor_args _validate_sparse_coo_tensor_args "
+            "_validate_compressed_sparse_indices _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo"
         ),
         "sparse.products": "hspmm smm sspaddmm",
         "storage": "UntypedStorage TypedStorage",

@@ -253,12 +253,14 @@ Tensor diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) 
 // Raises where the bytes are to be read as something else than elements that are made of them when they are
 // read.
 void check_undeferred(const char* op, const Tensor& t) {
+  const bool conjugated = t->keys.has(Key::Conjugate);
   FL_CHECK((t->keys & kDeferred).empty(), "[", op,
            "] expected a tensor whose memory holds its elements, got one that is ",
-           t->keys.has(Key::Conjugate) ? "conjugated" : "negated", " when it is read: ", op,
-           " doesn't work on unresolved ",
-           t->keys.has(Key::Conjugate) ? "conjugated tensors; use resolve_conj() first"
-                                       : "negated tensors; use resolve_neg() first");
+           conjugated ? "conjugated" : "negated", " when it is read: ", op, " doesn't work on unresolved ",
+           conjugated ? "conjugated" : "negated", " tensors, and is not supported for ",
+           conjugated ? "conjugate" : "negative",
+           " view tensors when converting to a different dtype; use resolve_", conjugated ? "conj" : "neg",
+           "() first");
 }
 
 // The same elements, conjugated or negated; it takes place when they are read.

@@ -308,6 +308,10 @@ int tensor_setitem(PyObject* self, PyObject* key, PyObject* value) {
       own(call_override(method, triple, 3, nullptr));
       return 0;
     }
+    FL_CHECK_KIND(
+        !impl_of(self)->sparse, Type,
+        "[index] expected a strided tensor to assign to, got a sparse one: Cannot assign to a sparse "
+        "tensor; make another one, or use to_dense()");
     if (key == Py_False) return 0;
     // t[True] = v is an ordinary assignment, with conversion; t[False] = v assigns nothing.
     Parsed parsed = parse_key(self, key == Py_True ? Py_None : key);

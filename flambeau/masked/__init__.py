@@ -252,6 +252,14 @@ def normalize(
     return fl.div(_fill(input, mask, 0), fl.clamp_min(size, eps))
 
 
+def _of_sparse(function: Callable[..., Tensor], input: Tensor, args: Any, kwargs: dict[str, Any]) -> Tensor:
+    """The function of a sparse tensor, whose other elements are zero; of a sparse mask they are False. The result has the
+    layout of the tensor where it has as many dimensions."""
+    dense = {k: v.to_dense() if isinstance(v, Tensor) and v.layout is not fl.strided else v for k, v in kwargs.items()}
+    result = function(input.to_dense(), *args, **dense)
+    return result.to_sparse(layout=input.layout) if result.dim() == input.dim() else result
+
+
 def _with_own_mask(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The function for tensors with masks, too: as for their data with their mask."""
 
@@ -261,6 +269,8 @@ def _with_own_mask(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             name = "input_mask" if function.__name__ == "logaddexp" else "mask"
             kwargs.setdefault(name, input.get_mask())
             input = input.get_data()
+        if isinstance(input, Tensor) and input.layout is not fl.strided:
+            return _of_sparse(function, input, args, kwargs)
         return function(input, *args, **kwargs)
 
     return run

@@ -391,6 +391,37 @@ def _validate_sparse_compressed_tensor_args(
     check_compressed(compressed, plain, values, list(size), layout)
 
 
+def _validate_compressed_sparse_indices(
+    is_crow: bool, compressed_idx: Tensor, plain_idx: Tensor, cdim: int, dim: int, nnz: int
+) -> None:
+    values, size = fl.ones(plain_idx.shape, device=plain_idx.device), [cdim, dim] if is_crow else [dim, cdim]
+    layout = _C.sparse_csr if is_crow else _C.sparse_csc
+    check_compressed(compressed_idx, plain_idx, values, [*plain_idx.shape[:-1], *size], layout)
+    if plain_idx.shape[-1] != nnz:
+        raise RuntimeError(f"[sparse] expected {nnz} indices, got {plain_idx.shape[-1]}")
+
+
+def _convert_indices_from_coo_to_csr(self: Tensor, size: int, *, out_int32: bool = False) -> Tensor:
+    """Where each of `size` rows starts, from the rows of elements in order."""
+    return fl.searchsorted(self, fl.arange(size + 1, dtype=self.dtype, device=self.device), out_int32=out_int32)
+
+
+def _convert_indices_from_csr_to_coo(
+    crow_indices: Tensor, col_indices: Tensor, *, out_int32: bool = False, transpose: bool = False
+) -> Tensor:
+    """The places of elements, from the starts of rows and the columns; of batches, those come first."""
+    dtype = _C.int32 if out_int32 else _C.int64
+    batch, count, rows = crow_indices.shape[:-1], col_indices.shape[-1], crow_indices.shape[-1] - 1
+    starts = crow_indices.reshape(math.prod(batch), rows + 1)
+    row = (
+        fl.arange(rows, device=starts.device).repeat(starts.shape[0]).repeat_interleave(starts.diff(dim=-1).reshape(-1))
+    )
+    places = [row, col_indices.reshape(-1)]
+    outer = fl.ones(batch, device=starts.device).nonzero().t().repeat_interleave(count, 1) if batch else None
+    pair = fl.stack([p.to(dtype) for p in (places[::-1] if transpose else places)])
+    return pair if outer is None else fl.cat([outer.to(dtype), pair])
+
+
 def _validate_sparse_coo_tensor_args(
     indices: Tensor, values: Tensor, size: Any, is_coalesced: bool | None = None
 ) -> None:
@@ -474,7 +505,7 @@ def to_sparse(
         if dims < t.dim():
             mask = mask.flatten(dims).any(-1)
         indices = mask.nonzero().t().contiguous()
-    flat = t.reshape(-1, *t.shape[dims:])
+    flat = t.reshape(math.prod(t.shape[:dims]), *t.shape[dims:])
     values = flat.index_select(0, flat_places(indices, t.shape[:dims]))
     return _ops._sparse_coo(indices, values, t.shape, True)
 

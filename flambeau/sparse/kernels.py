@@ -17,6 +17,7 @@ from flambeau.ops import tags
 from flambeau.sparse.construction import (
     BLOCKED,
     COLUMNS,
+    COMPRESSED,
     block_of,
     coalesce,
     compressed_form,
@@ -538,6 +539,12 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
         raise IndexError(
             f"[select] expected an index in [{-length}, {length - 1}], got {index}: select(): index {index} out of range"
         )
+    batches = _ops._sparse_indices(self).dim() - 1 if self.layout in COMPRESSED else 0
+    if batches and batches <= dim < batches + 2:
+        raise RuntimeError(
+            f"[select] expected a dimension of batches or a dense one, got {dim}: selecting sparse dimensions is not supported "
+            "for batched sparse compressed tensors. Select the batches first"
+        )
     self = coalesce(to_coo(self))
     indices, values = parts(self)
     split = indices.shape[0]
@@ -686,7 +693,17 @@ def zero_(self: Tensor) -> Tensor:
     return _ops._sparse_assign_(self, zeros_like(self))
 
 
-@kernel("zeros_like", "empty_like")
+@kernel("empty_like")
+def empty_like(self: Tensor, *, layout: Any = None, **options: Any) -> Tensor:
+    if self.layout in COMPRESSED and layout not in (None, self.layout):
+        raise RuntimeError(
+            f"[empty_like] expected the layout {self.layout} of the tensor, got {layout}: empty_like with different sparse "
+            "layout is not supported; use zeros_like, or to_sparse(layout=) of the tensor"
+        )
+    return zeros_like(self, layout=layout, **options)
+
+
+@kernel("zeros_like")
 def zeros_like(self: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, **options: Any) -> Tensor:
     if layout is _C.strided:
         return fl.zeros(self.shape, dtype=dtype or self.dtype, device=device or self.device)

@@ -77,3 +77,54 @@ def test_corners():
     assert fl.sparse.log_softmax(nothing, 0)._nnz() == 0
     with pytest.raises(RuntimeError, match=r"\[add\]"):
         x + fl.ones(3, 3)
+
+
+def test_elements_are_not_assigned():
+    for sparse in (fl.eye(3).to_sparse(), fl.eye(3).to_sparse_csr()):
+        with pytest.raises(TypeError, match="Cannot assign to a sparse tensor"):
+            sparse[0, 0] = 2.0
+
+
+def test_indices_of_matrices_are_converted():
+    rows = fl.tensor([0, 0, 2])
+    assert fl._convert_indices_from_coo_to_csr(rows, 4).tolist() == [0, 2, 2, 3, 3]
+    starts, columns = fl.tensor([0, 2, 2, 3]), fl.tensor([1, 0, 2])
+    assert fl._convert_indices_from_csr_to_coo(starts, columns).tolist() == [[0, 0, 2], [1, 0, 2]]
+    assert fl._convert_indices_from_csr_to_coo(starts, columns, out_int32=True, transpose=True).dtype is fl.int32
+    batches = fl._convert_indices_from_csr_to_coo(starts.expand(2, 4), columns.expand(2, 3))
+    assert batches.tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 2, 0, 0, 2], [1, 0, 2, 1, 0, 2]]
+    fl._validate_compressed_sparse_indices(True, starts, columns, 3, 3, 3)
+    with pytest.raises(RuntimeError, match="expected"):
+        fl._validate_compressed_sparse_indices(True, starts, columns, 3, 2, 3)
+
+
+def test_empty_like_keeps_the_layout():
+    sparse = fl.eye(4).to_sparse_csr()
+    assert (
+        fl.empty_like(sparse).layout is fl.sparse_csr
+        and fl.zeros_like(sparse, layout=fl.sparse_csc).layout is fl.sparse_csc
+    )
+    with pytest.raises(RuntimeError, match="different sparse layout"):
+        fl.empty_like(sparse, layout=fl.sparse_csc)
+
+
+def test_nothing_and_batches():
+    assert fl.zeros(3, 0, 0).to_sparse(1).shape == (3, 0, 0) and fl.zeros(2, 3, 0).to_sparse_csr(dense_dim=1).shape == (
+        2,
+        3,
+        0,
+    )
+    batches = fl.eye(4).expand(2, 4, 4).to_sparse_csr()
+    with pytest.raises(RuntimeError, match="batched sparse compressed"):
+        batches.select(1, 0)
+    fl.testing.assert_close(batches.select(0, 1).to_dense(), fl.eye(4))
+
+
+def test_masked_reductions_of_sparse_tensors():
+    dense = fl.tensor([[1.0, 0.0], [-2.0, 3.0]])
+    mask = fl.tensor([[True, True], [False, True]])
+    for layout in (fl.sparse_coo, fl.sparse_csr):
+        result = fl.masked.sum(dense.to_sparse(layout=layout), 0, keepdim=True, mask=mask.to_sparse(layout=layout))
+        assert result.layout is layout and result.to_dense().tolist() == [[1.0, 3.0]]
+        assert fl.masked.amin(dense.to_sparse(layout=layout), mask=mask).item() == 0
+        fl.testing.assert_close(dense.to_sparse(layout=layout).angle().to_dense(), dense.angle())

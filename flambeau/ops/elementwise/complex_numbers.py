@@ -69,4 +69,4 @@ pointwise(
 # ---------------------------------------------------------------- what passes know of these operators
 
 tag("core", "abs")
-tag("keeps_zero", "abs absolute sgn")
+tag("keeps_zero", "abs absolute angle sgn")
