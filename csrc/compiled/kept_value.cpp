@@ -23,14 +23,14 @@ std::shared_ptr<Counter> counter_of(const Storage* storage) {
   Counters& all = counters();
   const std::lock_guard<std::mutex> lock(all.mutex);
   std::weak_ptr<Counter>& known = all.of[storage];
-  std::shared_ptr<Counter> found = known.lock();
-  if (!found) known = found = std::make_shared<Counter>(0);
+  std::shared_ptr<Counter> counter = known.lock();
+  if (!counter) known = counter = std::make_shared<Counter>(0);
   if (all.of.size() > 2 * all.count + 64) {  // of storages that are gone
     for (auto it = all.of.begin(); it != all.of.end();)
       it = it->second.expired() ? all.of.erase(it) : std::next(it);
   }
   all.count = all.of.size();
-  return found;
+  return counter;
 }
 
 }  // namespace
@@ -65,9 +65,9 @@ std::shared_ptr<std::atomic<uint32_t>> version_beside(const Tensor& t) {
   Counters& all = counters();
   if (all.count.load(std::memory_order_relaxed) > 0) {
     const std::lock_guard<std::mutex> lock(all.mutex);
-    const auto found = all.of.find(t->storage.get());
-    if (found != all.of.end())
-      if (std::shared_ptr<Counter> shared = found->second.lock()) return shared;
+    const auto entry = all.of.find(t->storage.get());
+    if (entry != all.of.end())
+      if (std::shared_ptr<Counter> shared = entry->second.lock()) return shared;
   }
   return std::make_shared<Counter>(0);
 }

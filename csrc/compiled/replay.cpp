@@ -44,8 +44,8 @@ struct Library {
 };
 
 const Library& library() {
-  static const Library found;
-  return found;
+  static const Library library;
+  return library;
 }
 
 std::atomic<uint64_t> next_pool{uint64_t(1) << 40};  // beyond those that programs number themselves
@@ -188,9 +188,9 @@ bool Replay::record(const Program& program, const Tensor* tensors) {
       const bool constant = std::any_of(program.constants.begin(), program.constants.end(),
                                         [&](const Tensor& c) { return c->storage == t->storage; });
       if (result.input < 0 && !constant) {
-        const auto found = std::find(recording->blocks.begin(), recording->blocks.end(), t->storage);
-        result.block = static_cast<int>(found - recording->blocks.begin());
-        if (found == recording->blocks.end()) {
+        const auto block = std::find(recording->blocks.begin(), recording->blocks.end(), t->storage);
+        result.block = static_cast<int>(block - recording->blocks.begin());
+        if (block == recording->blocks.end()) {
           recording->blocks.push_back(t->storage);
           Places::get().add(t->storage->data);
         }

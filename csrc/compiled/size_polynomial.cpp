@@ -185,14 +185,14 @@ std::optional<Polynomial> fit_polynomial(const std::vector<int64_t>& values, con
   }
   for (int64_t v : values)
     if (v > kMaxValue || v < -kMaxValue) return std::nullopt;
-  std::optional<Polynomial> found;
+  std::optional<Polynomial> polynomial;
   for (int count = 1; count <= std::min(symbols, 3); ++count) {
     for (const Basis& basis : bases()[count - 1]) {
       const bool fitted = any_choice(symbols, count, [&](const Names& names) {
-        found = fit_in(basis, names, values, points, symbols == 1 ? kSpare : kSpareOfSeveral);
-        return found.has_value();
+        polynomial = fit_in(basis, names, values, points, symbols == 1 ? kSpare : kSpareOfSeveral);
+        return polynomial.has_value();
       });
-      if (fitted) return found;
+      if (fitted) return polynomial;
     }
   }
   return std::nullopt;

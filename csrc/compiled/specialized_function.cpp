@@ -232,11 +232,11 @@ std::vector<Tensor> SpecializedFunction::call(const Tensor* tensors, FixedInputs
 
 Ref<CompiledGraph> SpecializedFunction::find(const Tensor* tensors, FixedInputs* fixed) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Ref<CompiledGraph>& g) {
+  const auto graph = std::find_if(graphs_.begin(), graphs_.end(), [&](const Ref<CompiledGraph>& g) {
     return fixed ? fixed->fits(*g, tensors) : g->fits(tensors);
   });
-  if (found == graphs_.end()) return {};
-  std::rotate(graphs_.begin(), found, found + 1);
+  if (graph == graphs_.end()) return {};
+  std::rotate(graphs_.begin(), graph, graph + 1);
   return graphs_.front();
 }
 

@@ -74,8 +74,8 @@ void TensorImpl::refresh() {
 }
 
 void TensorImpl::refresh_keys() {
-  const KeySet kept = keys & (KeySet(Key::Python) | kDeferred);
-  keys = KeySet(backend_key(device.type)) | kept;
+  const KeySet deferring_keys = keys & (KeySet(Key::Python) | kDeferred);
+  keys = KeySet(backend_key(device.type)) | deferring_keys;
   // Inference tensors pass autograd too: it refuses to write to them outside inference mode.
   if ((autograd && autograd->requires_grad) || inference) keys |= Key::Autograd;
   if (sparse) keys |= Key::Sparse;

@@ -18,33 +18,33 @@ struct Tables {
 const Tables& tables() {
   static const Tables* const all = [] {
     define_builtin_operators();
-    auto* made = new Tables;
+    auto* tables = new Tables;
     for (int i = 0; i < builtin_operator_count; ++i) {
       const BuiltinOperator& row = builtin_operators[i];
       Operator* op = &builtin_operator(i);
       const auto add = [&](Operator* overload, const std::string& name) {
-        made->operators[overload->schema.name].overloads.push_back(overload);
-        if (row.method) made->methods[name].overloads.push_back(overload);
+        tables->operators[overload->schema.name].overloads.push_back(overload);
+        if (row.method) tables->methods[name].overloads.push_back(overload);
         if (!row.function) return;
         std::string modules = row.module;
         for (size_t end = 0; end != std::string::npos;) {
           end = modules.find(';');
           const std::string module = modules.substr(0, end);
-          made->functions[module.empty() ? name : module + "." + name].overloads.push_back(overload);
+          tables->functions[module.empty() ? name : module + "." + name].overloads.push_back(overload);
           if (end != std::string::npos) modules.erase(0, end + 1);
         }
       };
       add(op, row.name);
       if (op->inplace) add(op->inplace, std::string(row.name) + "_");
     }
-    return made;
+    return tables;
   }();
   return *all;
 }
 
 const Packet* find(const std::map<std::string, Packet>& table, const std::string& name) {
-  const auto found = table.find(name);
-  return found == table.end() ? nullptr : &found->second;
+  const auto entry = table.find(name);
+  return entry == table.end() ? nullptr : &entry->second;
 }
 
 bool read_integer(const Object& o, int64_t& out) {
@@ -102,9 +102,9 @@ bool read_class(const std::string& name, Value& value) {
                                                        {"int", DType::Int64},
                                                        {"bool", DType::Bool},
                                                        {"complex", DType::ComplexDouble}};
-  const auto found = classes.find(name);
-  if (found == classes.end()) return false;
-  return value = Value(found->second), true;
+  const auto entry = classes.find(name);
+  if (entry == classes.end()) return false;
+  return value = Value(entry->second), true;
 }
 
 bool read_single(const Argument& arg, const Object& o, Value& value) {
@@ -188,20 +188,21 @@ struct Binding {
 
   explicit Binding(const Operator& o) : op(o), values(o.schema.args.size()), seen(o.schema.args.size()) {}
 
-  bool positional(const Objects& given) {
+  bool positional(const Objects& arguments) {
     const std::vector<Argument>& formals = op.schema.args;
     size_t most = 0;
     while (most < formals.size() && !formals[most].keyword_only) ++most;
-    for (size_t i = 0; i < given.size(); ++i) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
       if (i >= most) return false;
       const Argument& arg = formals[i];
       // x.view(2, 3): the rest of the positional arguments is the list.
-      const bool begins_list = arg.list && arg.broadcast == 0 && i + 1 == most && !given[i].is_sequence() &&
-                               ((arg.type == ArgType::Int && given[i].is_integer()) ||
-                                (arg.type == ArgType::Tensor && given[i].is(Type::Tensor)));
+      const bool begins_list = arg.list && arg.broadcast == 0 && i + 1 == most &&
+                               !arguments[i].is_sequence() &&
+                               ((arg.type == ArgType::Int && arguments[i].is_integer()) ||
+                                (arg.type == ArgType::Tensor && arguments[i].is(Type::Tensor)));
       seen[i] = true;
-      if (begins_list) return read_list(arg, given.data() + i, given.size() - i, values[i]);
-      if (!read(arg, given[i], values[i])) return false;
+      if (begins_list) return read_list(arg, arguments.data() + i, arguments.size() - i, values[i]);
+      if (!read(arg, arguments[i], values[i])) return false;
     }
     return true;
   }

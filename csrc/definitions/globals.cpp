@@ -19,8 +19,8 @@ const std::string kModule = "module ";  // begins the name of a module that is a
 
 const Object& keyword(const Keywords& keywords, const char* name) {
   static const Object none;
-  for (const auto& [given, value] : keywords)
-    if (given == name) return value;
+  for (const auto& [keyword, value] : keywords)
+    if (keyword == name) return value;
   return none;
 }
 
@@ -218,21 +218,21 @@ Object make_float(const Objects& a, const Keywords&) {
 }
 
 Object make_set(const Objects& a, const Keywords&) {
-  Object made = Object::of(Type::Set, {});
+  Object set = Object::of(Type::Set, {});
   for (const Object& o : a.empty() ? Objects() : iterate(a[0]))
-    if (!truth(compare("In", o, made))) made.heap->items.push_back(o);
-  return made;
+    if (!truth(compare("In", o, set))) set.heap->items.push_back(o);
+  return set;
 }
 
 Object make_dict(const Objects& a, const Keywords& k) {
-  Object made = Object::of(Type::Dict, {});
+  Object dict = Object::of(Type::Dict, {});
   if (!a.empty() && a[0].is(Type::Dict)) {
-    for (size_t i = 0; i < a[0].items().size(); ++i) set_item(made, a[0].items()[i], a[0].heap->values[i]);
+    for (size_t i = 0; i < a[0].items().size(); ++i) set_item(dict, a[0].items()[i], a[0].heap->values[i]);
   } else if (!a.empty()) {
-    for (const Object& pair : iterate(a[0])) set_item(made, pair.items()[0], pair.items()[1]);
+    for (const Object& pair : iterate(a[0])) set_item(dict, pair.items()[0], pair.items()[1]);
   }
-  for (const auto& [name, value] : k) set_item(made, Object(name), value);
-  return made;
+  for (const auto& [name, value] : k) set_item(dict, Object(name), value);
+  return dict;
 }
 
 const std::map<std::string, Function>& classes() {
@@ -359,10 +359,10 @@ FloatLimits limits_of(DType t) {
 
 Object float_info(const Objects& a, const Keywords&) {
   const FloatLimits limits = limits_of(a.empty() ? default_dtype() : a[0].dtype());
-  Object made = Object::tuple({Object(limits.eps), Object(limits.max), Object(-limits.max),
-                               Object(limits.tiny), Object(limits.tiny)});
-  made.heap->names = {"eps", "max", "min", "tiny", "smallest_normal"};
-  return made;
+  Object limits_of_type = Object::tuple({Object(limits.eps), Object(limits.max), Object(-limits.max),
+                                         Object(limits.tiny), Object(limits.tiny)});
+  limits_of_type.heap->names = {"eps", "max", "min", "tiny", "smallest_normal"};
+  return limits_of_type;
 }
 
 Object integer_info(const Objects& a, const Keywords&) {
@@ -371,9 +371,10 @@ Object integer_info(const Objects& a, const Keywords&) {
   const bool unsigned_type = is_unsigned(t);
   const int64_t most = bits == 64 ? std::numeric_limits<int64_t>::max()
                                   : (int64_t(1) << (unsigned_type ? bits : bits - 1)) - 1;
-  Object made = Object::tuple({Object(most), Object(unsigned_type ? int64_t(0) : -most - 1), Object(bits)});
-  made.heap->names = {"max", "min", "bits"};
-  return made;
+  Object limits_of_type =
+      Object::tuple({Object(most), Object(unsigned_type ? int64_t(0) : -most - 1), Object(bits)});
+  limits_of_type.heap->names = {"max", "min", "bits"};
+  return limits_of_type;
 }
 
 Object broadcast_shapes(const Objects& a, const Keywords&) {
@@ -463,15 +464,15 @@ bool find_constant(const std::string& name, Object& value) {
       {"channels_last", Object::enumerator(Type::MemoryFormat, 2)},
       {"channels_last_3d", Object::enumerator(Type::MemoryFormat, 3)},
   };
-  const auto found = constants.find(name);
-  if (found == constants.end()) return false;
-  return value = found->second, true;
+  const auto entry = constants.find(name);
+  if (entry == constants.end()) return false;
+  return value = entry->second, true;
 }
 
 bool find_in(const std::map<std::string, Function>& table, const std::string& name, Object& value) {
-  const auto found = table.find(name);
-  if (found == table.end()) return false;
-  return value = Object::native(found->second), true;
+  const auto entry = table.find(name);
+  if (entry == table.end()) return false;
+  return value = Object::native(entry->second), true;
 }
 
 Object of_packet(const Packet* packet) {
@@ -574,10 +575,10 @@ Object add_to_set(const Object& self, const Objects& a) {
   return {};
 }
 Object union_of(const Object& self, const Objects& a) {
-  Object made = Object::of(Type::Set, self.items());
+  Object copy = Object::of(Type::Set, self.items());
   for (const Object& other : a)
-    for (const Object& o : iterate(other)) add_to_set(made, {o});
-  return made;
+    for (const Object& o : iterate(other)) add_to_set(copy, {o});
+  return copy;
 }
 
 const std::map<std::string, Method>& methods() {
@@ -655,11 +656,11 @@ Object attribute(const Object& o, const std::string& name) {
   if (o.is(Type::Tuple))
     for (size_t i = 0; i < o.heap->names.size(); ++i)
       if (o.heap->names[i] == name) return o.items()[i];
-  const auto found = methods().find(name);
-  FL_CHECK_KIND(found != methods().end() && o.heap, NotImplemented, "[definition] expected an attribute of ",
+  const auto entry = methods().find(name);
+  FL_CHECK_KIND(entry != methods().end() && o.heap, NotImplemented, "[definition] expected an attribute of ",
                 type_name(o), ", got ", name);
   return Object::native(
-      [o, method = found->second](const Objects& a, const Keywords&) { return method(o, a); });
+      [o, method = entry->second](const Objects& a, const Keywords&) { return method(o, a); });
 }
 
 Object find_global(const std::string& module, const std::string& name) {

@@ -15,8 +15,8 @@ struct Environment {
 
   Object* find(std::string_view name) {
     for (Environment* e = this; e; e = e->outer.get()) {
-      const auto found = e->variables.find(name);
-      if (found != e->variables.end()) return &found->second;
+      const auto variable = e->variables.find(name);
+      if (variable != e->variables.end()) return &variable->second;
     }
     return nullptr;
   }
@@ -70,8 +70,8 @@ Object Interpreter::global(const Node& n) {
   static auto* const known = new std::map<std::string_view, Object>;
   {
     const std::lock_guard<std::mutex> lock(mutex);
-    const auto found = known->find(n.text);
-    if (found != known->end()) return found->second;
+    const auto entry = known->find(n.text);
+    if (entry != known->end()) return entry->second;
   }
   Object value;
   if (const Node* tree = find_definition(n.text)) {
@@ -85,14 +85,14 @@ Object Interpreter::global(const Node& n) {
 }
 
 Object Interpreter::function(const Node& n) {
-  Object made = Object::of(Type::Function, {});
-  made.heap->text = std::string(n.text);
-  made.heap->function = &n;
-  made.heap->scope = scope_;
+  Object function = Object::of(Type::Function, {});
+  function.heap->text = std::string(n.text);
+  function.heap->function = &n;
+  function.heap->scope = scope_;
   for (const Node& parameter : n.children)  // defaults, evaluated now
     if (parameter.kind == Kind::Parameter)
-      made.heap->items.push_back(parameter.children.empty() ? Object() : expr(parameter.children[0]));
-  return made;
+      function.heap->items.push_back(parameter.children.empty() ? Object() : expr(parameter.children[0]));
+  return function;
 }
 
 std::optional<Object> Interpreter::literal(const Node& n) {
@@ -200,9 +200,9 @@ Object Interpreter::expr(const Node& n) {
 }
 
 Object Interpreter::slice(const Node& n) {
-  Object made = Object::of(Type::Slice, {});
-  for (const Node& end : n.children) made.heap->items.push_back(expr(end));
-  return made;
+  Object slice = Object::of(Type::Slice, {});
+  for (const Node& end : n.children) slice.heap->items.push_back(expr(end));
+  return slice;
 }
 
 Object Interpreter::subscript(const Node& n) {
@@ -211,18 +211,18 @@ Object Interpreter::subscript(const Node& n) {
 }
 
 Object Interpreter::dict(const Node& n) {
-  Object made = Object::of(Type::Dict, {});
+  Object dict = Object::of(Type::Dict, {});
   for (size_t i = 0; i + 1 < n.children.size(); i += 2) {
     if (n.children[i].kind == Kind::Absent) {  // **other
       const Object other = expr(n.children[i + 1]);
       for (size_t k = 0; k < other.items().size(); ++k)
-        set_item(made, other.items()[k], other.heap->values[k]);
+        set_item(dict, other.items()[k], other.heap->values[k]);
       continue;
     }
     const Object key = expr(n.children[i]);
-    set_item(made, key, expr(n.children[i + 1]));
+    set_item(dict, key, expr(n.children[i + 1]));
   }
-  return made;
+  return dict;
 }
 
 Object Interpreter::join(const Node& n) {
@@ -258,13 +258,13 @@ Object Interpreter::compare(const Node& n) {
   return value;
 }
 
-void Interpreter::each(const Node& n, size_t loop, size_t first, Object& made) {
+void Interpreter::each(const Node& n, size_t loop, size_t first, Object& collection) {
   if (loop == n.children.size()) {
     if (n.text == "dict") {
       const Object key = expr(n.children[0]);
-      set_item(made, key, expr(n.children[1]));
+      set_item(collection, key, expr(n.children[1]));
     } else {
-      made.heap->items.push_back(expr(n.children[0]));
+      collection.heap->items.push_back(expr(n.children[0]));
     }
     return;
   }
@@ -273,7 +273,7 @@ void Interpreter::each(const Node& n, size_t loop, size_t first, Object& made) {
     assign(clause.children[0], value);
     bool wanted = true;
     for (size_t i = 2; i < clause.children.size() && wanted; ++i) wanted = truth(expr(clause.children[i]));
-    if (wanted) each(n, loop + 1, first, made);
+    if (wanted) each(n, loop + 1, first, collection);
   }
 }
 
@@ -281,10 +281,10 @@ Object Interpreter::comprehension(const Node& n) {
   Interpreter inner(std::make_shared<Environment>());
   inner.scope_->outer = scope_;
   const Type type = n.text == "dict" ? Type::Dict : n.text == "set" ? Type::Set : Type::List;
-  Object made = Object::of(type, {});
+  Object collection = Object::of(type, {});
   const size_t elements = n.text == "dict" ? 2 : 1;
-  inner.each(n, elements, elements, made);
-  return made;
+  inner.each(n, elements, elements, collection);
+  return collection;
 }
 
 Object Interpreter::call_node(const Node& n) {
@@ -374,8 +374,8 @@ void Interpreter::raise(const Node& n) {
     const Node& raised = n.children[0];
     const Node& head = raised.kind == Kind::Call ? raised.children[0] : raised;
     const std::string name(head.text.substr(head.text.find(':') + 1));
-    const auto found = kinds.find(name);
-    if (found != kinds.end()) kind = found->second;
+    const auto entry = kinds.find(name);
+    if (entry != kinds.end()) kind = entry->second;
     if (raised.kind == Kind::Call && raised.children.size() > 1) text = show(expr(raised.children[1]), false);
   }
   throw Error(kind, text);
@@ -521,10 +521,10 @@ namespace {
 
 // An object of a class of the definitions: names of attributes are items, its class comes first.
 Object instantiate(const Object& blueprint, const Objects& positional, const Keywords& keywords) {
-  Object made = Object::of(Type::Instance, {Object("__class__")});
-  made.heap->values.push_back(blueprint);
-  invoke(attribute(made, "__init__"), positional, keywords);
-  return made;
+  Object instance = Object::of(Type::Instance, {Object("__class__")});
+  instance.heap->values.push_back(blueprint);
+  invoke(attribute(instance, "__init__"), positional, keywords);
+  return instance;
 }
 
 }  // namespace

@@ -94,9 +94,9 @@ struct Object {
     return tuple(std::move(items));
   }
   static Object native(Native f) {
-    Object made = of(Type::Native, {});
-    made.heap->native = std::move(f);
-    return made;
+    Object native = of(Type::Native, {});
+    native.heap->native = std::move(f);
+    return native;
   }
   static Object enumerator(Type type, int64_t value) {
     Object made;

@@ -142,10 +142,10 @@ std::vector<size_t> positions(const Object& slice, size_t size) {
     return std::clamp<int64_t>(at, step > 0 ? 0 : -1, step > 0 ? n : n - 1);
   };
   const int64_t first = clamp(ends[0], step > 0 ? 0 : n - 1), last = clamp(ends[1], step > 0 ? n : -1);
-  std::vector<size_t> found;
+  std::vector<size_t> places;
   for (int64_t at = first; step > 0 ? at < last : at > last; at += step)
-    found.push_back(static_cast<size_t>(at));
-  return found;
+    places.push_back(static_cast<size_t>(at));
+  return places;
 }
 
 size_t position(const Object& key, size_t size) {
@@ -181,11 +181,12 @@ Object binary(std::string_view name, const Object& left, const Object& right) {
       return Object::of(left.type, std::move(items));
     }
     if (left.is(Type::Set)) {
-      Objects kept;
-      if (name == "BitOr") kept = items;
+      Objects remaining;
+      if (name == "BitOr") remaining = items;
       for (const Object& o : name == "BitOr" ? right.items() : left.items())
-        if (name == "BitOr" ? !in(items, o) : in(right.items(), o) == (name == "BitAnd")) kept.push_back(o);
-      return Object::of(Type::Set, std::move(kept));
+        if (name == "BitOr" ? !in(items, o) : in(right.items(), o) == (name == "BitAnd"))
+          remaining.push_back(o);
+      return Object::of(Type::Set, std::move(remaining));
     }
   }
   fail(ErrorKind::Type, "[definition] expected operands of ", name, ", got ", type_name(left), " and ",

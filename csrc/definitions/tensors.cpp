@@ -13,8 +13,8 @@ int64_t wrapped(int64_t d, int64_t n) {
 
 const Object* argument(const Objects& positional, const Keywords& keywords, size_t at, const char* name) {
   if (at < positional.size()) return &positional[at];
-  for (const auto& [given, value] : keywords)
-    if (given == name) return &value;
+  for (const auto& [keyword, value] : keywords)
+    if (keyword == name) return &value;
   return nullptr;
 }
 
@@ -212,14 +212,14 @@ Tensor as_tensor(const Object& data, const Object& dtype, const Object& device) 
     else if (!any_float)
       chosen = all_bool ? DType::Bool : DType::Int64;
   }
-  Tensor made = empty(IntSpan(shape), {chosen, Device{}});
+  Tensor tensor = empty(IntSpan(shape), {chosen, Device{}});
   for (size_t i = 0; i < leaves.size(); ++i) {
-    const Tensor element = alias(made, IntSpan(), IntSpan(), static_cast<int64_t>(i));
+    const Tensor element = alias(tensor, IntSpan(), IntSpan(), static_cast<int64_t>(i));
     copy_into(element, scalar_tensor(leaves[i].scalar(), {chosen, Device{}}));
   }
   return device.is_none() || device.device().type == DeviceType::CPU
-             ? made
-             : call(*find_method("to"), {Object(made)}, {{"device", device}}).tensor;
+             ? tensor
+             : call(*find_method("to"), {Object(tensor)}, {{"device", device}}).tensor;
 }
 
 }  // namespace fl::definitions

@@ -209,12 +209,12 @@ std::tuple<Tensor, Tensor> biased_attention(const Tensor& query, const Tensor& k
   const Tensor lse = empty({g.batch, g.heads, g.queries}, {DType::Float, query.device()});
   if (query.is_meta() || out.numel() == 0) return {out, lse};
   const Biased p(c, keep, dropout);
-  const Tensor made = empty(out.sizes(), lse.options());
+  const Tensor products = empty(out.sizes(), lse.options());
   std::vector<float> s(g.keys);
   each_row(g, [&](int64_t b, int64_t h, int64_t i) {
     p.scores(b, h, i, s);
     const float top = *std::max_element(s.begin(), s.end()), base = top == -INFINITY ? 0.0f : top;
-    float* row = const_cast<float*>(p.row_of(made, b, h, i));
+    float* row = const_cast<float*>(p.row_of(products, b, h, i));
     std::fill(row, row + g.value_depth, 0.0f);
     float total = 0;
     for (int64_t j = 0; j < g.keys; ++j) {
@@ -226,7 +226,7 @@ std::tuple<Tensor, Tensor> biased_attention(const Tensor& query, const Tensor& k
     for (int64_t d = 0; d < g.value_depth; ++d) row[d] = total > 0 ? row[d] / total : 0.0f;
     lse.data<float>()[(b * g.heads + h) * g.queries + i] = total > 0 ? base + std::log(total) : -INFINITY;
   });
-  copy_into(out, made);
+  copy_into(out, products);
   return {out, lse};
 }
 
@@ -250,9 +250,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> biased_attention_backward(const Tenso
   const Options single{DType::Float, query.device()};
   const Biased p(c, keep, dropout);
   const auto zeros = [&](const Tensor& like) {
-    const Tensor made = empty(like.sizes(), single);
-    copy_into(made, scalar_tensor(Scalar(0), single));
-    return made;
+    const Tensor zeros = empty(like.sizes(), single);
+    copy_into(zeros, scalar_tensor(Scalar(0), single));
+    return zeros;
   };
   const Tensor to_q = zeros(dq), to_k = zeros(dk), to_v = zeros(dv), to_b = zeros(db);
   const Tensor gradient = Biased::flat(grad), result = Biased::flat(output), sums = contiguous(lse);
@@ -269,15 +269,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> biased_attention_backward(const Tenso
     for (int64_t j = 0; j < g.keys; ++j) {
       if (s[j] == -INFINITY) continue;
       const int64_t kh = p.key_head(h);
-      const float weight = std::exp(s[j] - sum), kept = p.kept(b, h, i, j);
+      const float weight = std::exp(s[j] - sum), dropout_factor = p.kept(b, h, i, j);
       const float *k = at(p.key, b, kh, j), *v = at(p.value, b, kh, j);
       float *to_key = at(to_k, b, kh, j), *to_value = at(to_v, b, kh, j), *to_query = at(to_q, b, h, i);
       float of_weight = 0;
       for (int64_t d = 0; d < g.value_depth; ++d) {
         of_weight += from[d] * v[d];
-        to_value[d] += weight * kept * from[d];
+        to_value[d] += weight * dropout_factor * from[d];
       }
-      const float of_score = weight * (of_weight * kept - product);
+      const float of_score = weight * (of_weight * dropout_factor - product);
       for (int64_t d = 0; d < g.depth; ++d) {
         to_query[d] += of_score * g.scale * k[d];
         to_key[d] += of_score * g.scale * q[d];
@@ -290,8 +290,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> biased_attention_backward(const Tenso
       }
     }
   });
-  for (const auto& [to, made] : {std::pair(dq, to_q), std::pair(dk, to_k), std::pair(dv, to_v)})
-    copy_into(to, made);
+  for (const auto& [to, sums] : {std::pair(dq, to_q), std::pair(dk, to_k), std::pair(dv, to_v)})
+    copy_into(to, sums);
   if (bias_gradient) copy_into(db, to_b);
   return {dq, dk, dv, db};
 }

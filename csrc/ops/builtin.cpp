@@ -153,15 +153,15 @@ Definitions& definitions() {
 // The operator of a name, with the kernels that static initialisers left for it.
 Operator* define_by_name(const std::string& name) {
   Definitions& all = definitions();
-  const auto found = all.row_of.find(name);
-  if (found == all.row_of.end()) return nullptr;
+  const auto entry = all.row_of.find(name);
+  if (entry == all.row_of.end()) return nullptr;
   const std::lock_guard<std::recursive_mutex> lock(all.mutex);
-  if (all.rows[static_cast<size_t>(found->second)] == nullptr) {
-    Operator* op = all.define(found->second);
+  if (all.rows[static_cast<size_t>(entry->second)] == nullptr) {
+    Operator* op = all.define(entry->second);
     for (Operator* form : {op, op->inplace, op->out})
       if (form) attach_pending_kernels(*form);
   }
-  Operator* op = all.rows[static_cast<size_t>(found->second)];
+  Operator* op = all.rows[static_cast<size_t>(entry->second)];
   for (Operator* form : {op, op->inplace, op->out})
     if (form && form->schema.full_name() == name) return form;
   return nullptr;

@@ -51,9 +51,9 @@ class SubstitutedCall {
   };
 
   Tensor replace(const Tensor& t, bool written) {
-    Tensor made = how_.made_of(t);
-    if (written) written_.push_back({t, made});
-    return made;
+    Tensor substitute = how_.made_of(t);
+    if (written) written_.push_back({t, substitute});
+    return substitute;
   }
 
   std::vector<Value> args_;

@@ -81,7 +81,7 @@ PyObject* run_backward(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "OOOppp", &roots, &grads, &inputs, &retain, &create, &accumulate))
     return nullptr;
   return guarded([&]() -> PyObject* {
-    const SavedHooksKept kept;
+    const SavedHooksKept restores_hooks;
     std::vector<Edge> edges, wanted;
     std::vector<Tensor> values;
     Object r = own(PySequence_Fast(roots, "[backward] expected a sequence of tensors"));

@@ -298,7 +298,7 @@ PyObject* node_getattro(PyObject* self, PyObject* name) {
   if (raw || (text && !std::strncmp(text, "_saved_", 7))) {
     if (auto* node = dynamic_cast<autograd::OperatorNode*>(&self_node(self)))
       return guarded([&]() -> PyObject* {
-        if (PyObject* found = saved_of_node(*node, text + (raw ? 11 : 7), raw)) return found;
+        if (PyObject* saved = saved_of_node(*node, text + (raw ? 11 : 7), raw)) return saved;
         if (!PyErr_Occurred()) PyErr_SetObject(PyExc_AttributeError, name);
         throw PythonError();
       });
@@ -317,9 +317,9 @@ PyObject* node_getattro(PyObject* self, PyObject* name) {
 
 PyObject* node_call(PyObject* self, PyObject* args, PyObject*) {
   return guarded([&]() -> PyObject* {
-    const int64_t given = PyTuple_GET_SIZE(args), wanted = self_node(self).outputs.size();
-    FL_CHECK_KIND(given == wanted, Type, "[", self_node(self).name(), "] expected ", wanted,
-                  " arguments, got ", given, " instead");
+    const int64_t count = PyTuple_GET_SIZE(args), wanted = self_node(self).outputs.size();
+    FL_CHECK_KIND(count == wanted, Type, "[", self_node(self).name(), "] expected ", wanted,
+                  " arguments, got ", count, " instead");
     std::vector<Tensor> grads;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
       PyObject* o = PyTuple_GET_ITEM(args, i);

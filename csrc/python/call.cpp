@@ -137,17 +137,17 @@ PyObject* wrap_results(const Operator& op, Value* results) {
     if (results[0].is_tensor()) return wrap(results[0].take_tensor());
     return to_python(results[0], &op.schema.returns[0]);
   }
-  Object made;
+  Object wrapped;
   const bool named = !op.schema.return_names[0].empty();
-  made = named ? own(PyStructSequence_New(result_type(op))) : own(PyTuple_New(n));
+  wrapped = named ? own(PyStructSequence_New(result_type(op))) : own(PyTuple_New(n));
   for (int i = 0; i < n; ++i) {
     PyObject* item = check(to_python(results[i], &op.schema.returns[i]));
     if (named)
-      PyStructSequence_SetItem(made.get(), i, item);
+      PyStructSequence_SetItem(wrapped.get(), i, item);
     else
-      PyTuple_SET_ITEM(made.get(), i, item);
+      PyTuple_SET_ITEM(wrapped.get(), i, item);
   }
-  return made.release();
+  return wrapped.release();
 }
 
 namespace {
@@ -243,8 +243,8 @@ bool wants_grad(const Operator& op, PyObject* const* keyword_args, PyObject* kwn
 }
 
 PyObject* mark_requires_grad(PyObject* result) {
-  Object made = own(result);
-  return PyObject_CallMethod(made.get(), "requires_grad_", nullptr);
+  Object wrapped = own(result);
+  return PyObject_CallMethod(wrapped.get(), "requires_grad_", nullptr);
 }
 
 // A function over lists that works in place (_foreach_add_) returns the list that it was called with.

@@ -127,11 +127,12 @@ void read_arguments(PyObject* step, compiled::CallStep& call) {
   std::string why;
   if (!parse(*call.op, arguments.data(), positional, names.get(), values.data(), arena, nullptr, &why))
     fail(ErrorKind::Type, "[", call.op->schema.full_name(), "] expected ", why);
-  const std::vector<int> given = slots(FL_FIELD(step, "tensors").get());
+  const std::vector<int> input_slots = slots(FL_FIELD(step, "tensors").get());
   size_t next = 0;
   const auto take = [&] {
-    FL_CHECK(next < given.size(), "[program] expected a slot for each tensor of a call, got ", given.size());
-    return given[next++];
+    FL_CHECK(next < input_slots.size(), "[program] expected a slot for each tensor of a call, got ",
+             input_slots.size());
+    return input_slots[next++];
   };
   for (size_t i = 0; i < call.op->schema.args.size(); ++i) {
     const Value& v = values.data()[i];
@@ -147,8 +148,8 @@ void read_arguments(PyObject* step, compiled::CallStep& call) {
       call.arguments.push_back(v);
     }
   }
-  FL_CHECK(next == given.size(), "[program] expected ", next, " slots for the tensors of ",
-           call.op->schema.full_name(), ", got ", given.size());
+  FL_CHECK(next == input_slots.size(), "[program] expected ", next, " slots for the tensors of ",
+           call.op->schema.full_name(), ", got ", input_slots.size());
 }
 
 compiled::Step read_call(PyObject* step) {
@@ -209,7 +210,7 @@ compiled::Step read_kernel(PyObject* step) {
     if (PyCapsule_IsValid(launch.get(), kNativeLaunch)) {
       const auto* native =
           static_cast<const NativeLaunch*>(PyCapsule_GetPointer(launch.get(), kNativeLaunch));
-      kernel.outside = [native, kept = shared(launch.get())](void* const* pointers, size_t count) {
+      kernel.outside = [native, keeps_alive = shared(launch.get())](void* const* pointers, size_t count) {
         const char* wrong = native->run(native->context, pointers, count);
         FL_CHECK(wrong == nullptr, wrong);
       };
@@ -345,16 +346,16 @@ PyObject* lay_out_arena(PyObject*, PyObject* blocks) {
 // one of these changes. It stands among the constants of the other.
 PyObject* make_kept(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
-    auto made =
+    auto program =
         std::make_unique<std::shared_ptr<compiled::KeptValue>>(std::make_shared<compiled::KeptValue>());
-    (*made)->inputs = slots(item(args, 0));
-    (*made)->program = read_program(item(args, 1));
-    FL_CHECK((*made)->program.outputs.size() == 1, "[kept] expected a program with one output, got ",
-             (*made)->program.outputs.size());
-    PyObject* capsule = check(PyCapsule_New(made.get(), kKeptValue, [](PyObject* o) {
+    (*program)->inputs = slots(item(args, 0));
+    (*program)->program = read_program(item(args, 1));
+    FL_CHECK((*program)->program.outputs.size() == 1, "[kept] expected a program with one output, got ",
+             (*program)->program.outputs.size());
+    PyObject* capsule = check(PyCapsule_New(program.get(), kKeptValue, [](PyObject* o) {
       delete static_cast<std::shared_ptr<compiled::KeptValue>*>(PyCapsule_GetPointer(o, kKeptValue));
     }));
-    made.release();
+    program.release();
     return capsule;
   });
 }
@@ -399,20 +400,20 @@ std::shared_ptr<PyObject> shared(PyObject* o) {
           }};
 }
 
-Object list_of(const std::vector<Tensor>& given) {
-  Object made = own(PyList_New(static_cast<Py_ssize_t>(given.size())));
-  for (size_t i = 0; i < given.size(); ++i)
-    PyList_SET_ITEM(made.get(), static_cast<Py_ssize_t>(i), check(wrap(given[i])));
-  return made;
+Object list_of(const std::vector<Tensor>& tensors) {
+  Object list = own(PyList_New(static_cast<Py_ssize_t>(tensors.size())));
+  for (size_t i = 0; i < tensors.size(); ++i)
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), check(wrap(tensors[i])));
+  return list;
 }
 
 // Calls Python for the gradients of the inputs.
 auto recorded_gradients(PyObject* function) {
   return [callable = shared(function)](const std::vector<Tensor>& inputs, const std::vector<Tensor>& grads) {
     WithGIL lock;
-    Object given = list_of(inputs), of = list_of(grads);
-    Object made = own(PyObject_CallFunctionObjArgs(callable.get(), given.get(), of.get(), nullptr));
-    return tensors(made.get());
+    Object input_list = list_of(inputs), of = list_of(grads);
+    Object gradients = own(PyObject_CallFunctionObjArgs(callable.get(), input_list.get(), of.get(), nullptr));
+    return tensors(gradients.get());
   };
 }
 
@@ -447,10 +448,10 @@ compiled::CompiledGraph* compiled_graph_of(PyObject* o) {
 
 namespace {
 
-Object tuple_of(const std::vector<Tensor>& made) {
-  Object result = own(PyTuple_New(static_cast<Py_ssize_t>(made.size())));
-  for (size_t i = 0; i < made.size(); ++i)
-    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), check(wrap(made[i])));
+Object tuple_of(const std::vector<Tensor>& tensors) {
+  Object result = own(PyTuple_New(static_cast<Py_ssize_t>(tensors.size())));
+  for (size_t i = 0; i < tensors.size(); ++i)
+    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), check(wrap(tensors[i])));
   return result;
 }
 
@@ -460,14 +461,14 @@ PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf
     const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     FL_CHECK_KIND(n == function.inputs && kwnames == nullptr, Type, "[compiled function] expected ",
                   function.inputs, " tensors, got ", static_cast<int64_t>(n), " arguments");
-    std::vector<Tensor> given;
-    given.reserve(n);
+    std::vector<Tensor> inputs;
+    inputs.reserve(n);
     for (Py_ssize_t i = 0; i < n; ++i) {
       FL_CHECK_KIND(is_tensor(args[i]), Type, "[compiled function] expected tensors, got ",
                     Py_TYPE(args[i])->tp_name);
-      given.push_back(unwrap(args[i]));
+      inputs.push_back(unwrap(args[i]));
     }
-    return tuple_of(function.call(given.data())).release();
+    return tuple_of(function.call(inputs.data())).release();
   });
 }
 
@@ -491,16 +492,16 @@ PyObject* call_bound(PyObject* callable, PyObject* const* args, size_t nargsf, P
     constexpr size_t kInline = 32;
     TensorImpl* local[kInline];
     std::vector<TensorImpl*> spilled;
-    TensorImpl** given = local;
+    TensorImpl** inputs = local;
     if (self.given.size() > kInline) {
       spilled.resize(self.given.size());
-      given = spilled.data();
+      inputs = spilled.data();
     }
-    std::memcpy(given, self.given.data(), self.given.size() * sizeof(TensorImpl*));
+    std::memcpy(inputs, self.given.data(), self.given.size() * sizeof(TensorImpl*));
     for (size_t i = 0; i < n; ++i) {
       FL_CHECK_KIND(is_tensor(args[i]), Type, "[compiled function] expected tensors, got ",
                     Py_TYPE(args[i])->tp_name);
-      given[self.rest[i]] = impl_of(args[i]);
+      inputs[self.rest[i]] = impl_of(args[i]);
     }
     Object keep = Object::borrow(callable);
     // A call that compiles may lead to other calls; those do without what is remembered here.
@@ -510,7 +511,7 @@ PyObject* call_bound(PyObject* callable, PyObject* const* args, size_t nargsf, P
       const bool before = std::exchange(flag, true);
       ~Busy() { flag = before; }
     } busy{self.busy};
-    const auto* tensors = reinterpret_cast<const Tensor*>(given);
+    const auto* tensors = reinterpret_cast<const Tensor*>(inputs);
     return tuple_of(self.function->call(tensors, outermost ? self.fixed.get() : nullptr)).release();
   });
 }
@@ -561,21 +562,21 @@ PyObject* make_function_object(PyObject*, PyObject* args) {
     function->inputs = static_cast<int>(int_value(item(args, 0)));
     const int inputs = function->inputs;
     function->parametric = item(args, 3) == Py_True;
-    function->miss = [callable = shared(item(args, 1)), inputs](const Tensor* given) {
+    function->miss = [callable = shared(item(args, 1)), inputs](const Tensor* arguments) {
       WithGIL lock;
-      Object list = list_of({given, given + inputs});
-      Object made = own(PyObject_CallOneArg(callable.get(), list.get()));
-      if (made.get() == Py_None) return Ref<CompiledGraph>();
-      FL_CHECK_KIND(Py_TYPE(made.get()) == &graph_type, Type, "[compiled function] expected a graph, got ",
-                    Py_TYPE(made.get())->tp_name);
-      return reinterpret_cast<GraphObject*>(made.get())->graph;
+      Object list = list_of({arguments, arguments + inputs});
+      Object graph = own(PyObject_CallOneArg(callable.get(), list.get()));
+      if (graph.get() == Py_None) return Ref<CompiledGraph>();
+      FL_CHECK_KIND(Py_TYPE(graph.get()) == &graph_type, Type, "[compiled function] expected a graph, got ",
+                    Py_TYPE(graph.get())->tp_name);
+      return reinterpret_cast<GraphObject*>(graph.get())->graph;
     };
-    function->original = [callable = shared(item(args, 2)), inputs](const Tensor* given) {
+    function->original = [callable = shared(item(args, 2)), inputs](const Tensor* arguments) {
       WithGIL lock;
-      Object list = list_of({given, given + inputs});
-      Object arguments = own(PyList_AsTuple(list.get()));
-      Object made = own(PyObject_CallObject(callable.get(), arguments.get()));
-      return is_tensor(made.get()) ? std::vector<Tensor>{unwrap(made.get())} : tensors(made.get());
+      Object list = list_of({arguments, arguments + inputs});
+      Object tuple = own(PyList_AsTuple(list.get()));
+      Object result = own(PyObject_CallObject(callable.get(), tuple.get()));
+      return is_tensor(result.get()) ? std::vector<Tensor>{unwrap(result.get())} : tensors(result.get());
     };
     auto* self = reinterpret_cast<FunctionObject*>(check(function_type.tp_alloc(&function_type, 0)));
     self->vectorcall = call_function;

@@ -35,8 +35,8 @@ PyObject* parts_of(const Operator& op) {
   if (const auto it = known->find(name); it != known->end()) return it->second;
   Object module = own(PyImport_ImportModule("flambeau.ops.rules"));
   Object rules = own(PyObject_GetAttrString(module.get(), "aten_parts"));
-  Object found = own(PyObject_CallMethod(rules.get(), "find", "s", name.c_str()));
-  return (*known)[name] = found.get() == Py_None ? nullptr : Py_NewRef(found.get());
+  Object rule = own(PyObject_CallMethod(rules.get(), "find", "s", name.c_str()));
+  return (*known)[name] = rule.get() == Py_None ? nullptr : Py_NewRef(rule.get());
 }
 
 // Modes and classes of our own see operators as they are.
@@ -63,50 +63,50 @@ class WithoutInnermost {
   Object mode_;
 };
 
-void collect(TensorImpl* t, std::vector<PyObject*>& found) {
+void collect(TensorImpl* t, std::vector<PyObject*>& handlers) {
   if (!t->keys.has(Key::Python) || !t->python) return;
   auto* object = static_cast<PyObject*>(t->python);
   PyTypeObject* type = Py_TYPE(object);
-  for (PyObject* seen : found)
+  for (PyObject* seen : handlers)
     if (Py_TYPE(seen) == type) return;
   // Subclasses come before the classes they refine.
   size_t at = 0;
-  while (at < found.size() && !PyType_IsSubtype(type, Py_TYPE(found[at]))) ++at;
-  found.insert(found.begin() + at, object);
+  while (at < handlers.size() && !PyType_IsSubtype(type, Py_TYPE(handlers[at]))) ++at;
+  handlers.insert(handlers.begin() + at, object);
 }
 
 void python_key_kernel(const Operator& op, void*, KeySet, Value* args, Value* results) {
   WithGIL gil;
-  std::vector<PyObject*> found;
+  std::vector<PyObject*> handlers;
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
     if (args[i].is_tensor()) {
-      collect(args[i].tensor_impl(), found);
+      collect(args[i].tensor_impl(), handlers);
     } else if (args[i].is_tensor_list()) {
       for (size_t j = 0; j < args[i].length(); ++j)
-        if (args[i].tensors()[j].defined()) collect(args[i].tensors()[j].impl(), found);
+        if (args[i].tensors()[j].defined()) collect(args[i].tensors()[j].impl(), handlers);
     }
   }
   Object positional, keywords;
   unparse_given(op, args, positional, keywords);
-  Object types = own(PyTuple_New(found.size()));
-  for (size_t i = 0; i < found.size(); ++i)
-    PyTuple_SET_ITEM(types.get(), i, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(found[i]))));
+  Object types = own(PyTuple_New(handlers.size()));
+  for (size_t i = 0; i < handlers.size(); ++i)
+    PyTuple_SET_ITEM(types.get(), i, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(handlers[i]))));
   PyObject* function = overload_object(op);
   Object other;  // keeps another function alive
-  PyObject* handler = !modes().empty() ? modes().back().get()
-                      : found.empty()  ? nullptr
-                                       : reinterpret_cast<PyObject*>(Py_TYPE(found[0]));
+  PyObject* handler = !modes().empty()   ? modes().back().get()
+                      : handlers.empty() ? nullptr
+                                         : reinterpret_cast<PyObject*>(Py_TYPE(handlers[0]));
   if (PyObject* parts = handler && sees_parts(handler) ? parts_of(op) : nullptr) {
     TorchFunctionSwitch plain_functions(true);
     ExcludeKeys below_autograd(KeySet(Key::Autograd) | Key::Autocast);
-    Object made = own(PyObject_Call(parts, positional.get(), keywords.get()));
-    if (PyTuple_CheckExact(made.get())) {  // the operator and the arguments that ATen has for it
-      other = Object::borrow(PyTuple_GET_ITEM(made.get(), 0));
+    Object answer = own(PyObject_Call(parts, positional.get(), keywords.get()));
+    if (PyTuple_CheckExact(answer.get())) {  // the operator and the arguments that ATen has for it
+      other = Object::borrow(PyTuple_GET_ITEM(answer.get(), 0));
       function = other.get();
-      positional = Object::borrow(PyTuple_GET_ITEM(made.get(), 1));
+      positional = Object::borrow(PyTuple_GET_ITEM(answer.get(), 1));
       keywords = own(PyDict_New());
-    } else if (made.get() != Py_NotImplemented) {
-      return store_python_results(op, made.get(), args, results);
+    } else if (answer.get() != Py_NotImplemented) {
+      return store_python_results(op, answer.get(), args, results);
     }
   }
 
@@ -123,16 +123,16 @@ void python_key_kernel(const Operator& op, void*, KeySet, Value* args, Value* re
     Object result = ask(guard.mode());
     if (result.get() != Py_NotImplemented) return store_python_results(op, result.get(), args, results);
   }
-  for (PyObject* o : found) {
+  for (PyObject* o : handlers) {
     Object result = ask(reinterpret_cast<PyObject*>(Py_TYPE(o)));
     if (result.get() != Py_NotImplemented) return store_python_results(op, result.get(), args, results);
   }
-  if (found.empty() && modes().empty()) {  // a tensor whose Python object is gone: nobody to ask
+  if (handlers.empty() && modes().empty()) {  // a tensor whose Python object is gone: nobody to ask
     ExcludeKeys plain{KeySet(Key::Python)};
     return op.call(args, results);
   }
   std::string names;
-  for (PyObject* o : found) names += (names.empty() ? "" : ", ") + std::string(Py_TYPE(o)->tp_name);
+  for (PyObject* o : handlers) names += (names.empty() ? "" : ", ") + std::string(Py_TYPE(o)->tp_name);
   fail(ErrorKind::Type, "[", op.schema.full_name(), "] expected an active mode or one of the types (", names,
        ") to implement it in __torch_dispatch__, got NotImplemented from all");
 }
@@ -268,13 +268,13 @@ PyObject* make_wrapper(PyObject*, PyObject* args, PyObject* kwargs) {
                                      impl->device, [](void*) {});
     else
       impl->storage = Storage::allocate(bytes, impl->device);
-    Object made = own(wrap_as(reinterpret_cast<PyTypeObject*>(cls), Tensor(std::move(impl))));
+    Object wrapper = own(wrap_as(reinterpret_cast<PyTypeObject*>(cls), Tensor(std::move(impl))));
     if (requires_grad) {
       ExcludeKeys plain{KeySet(Key::Python)};
       TorchFunctionSwitch plain_functions(true);
-      own(PyObject_CallMethod(made.get(), "requires_grad_", "O", Py_True));
+      own(PyObject_CallMethod(wrapper.get(), "requires_grad_", "O", Py_True));
     }
-    return made.release();
+    return wrapper.release();
   });
 }
 

@@ -57,8 +57,8 @@ void translate_exception() {
         type = PyExc_RuntimeError;
         // The class that programs catch lies in a module that is loaded when a device is there.
         if (PyObject* module = PyDict_GetItemString(PyImport_GetModuleDict(), "flambeau.cuda")) {
-          PyObject* found = PyObject_GetAttrString(module, "OutOfMemoryError");
-          if (found) type = found;
+          PyObject* error_class = PyObject_GetAttrString(module, "OutOfMemoryError");
+          if (error_class) type = error_class;
           PyErr_Clear();
         }
         break;

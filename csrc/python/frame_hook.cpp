@@ -66,9 +66,9 @@ Py_ssize_t extra_index = -1;           // where code objects keep whether they a
 char skipped;                          // its address marks them
 
 bool is_skipped(PyCodeObject* code) {
-  void* found = nullptr;
-  if (get_extra(reinterpret_cast<PyObject*>(code), extra_index, &found) < 0) PyErr_Clear();
-  return found == &skipped;
+  void* extra = nullptr;
+  if (get_extra(reinterpret_cast<PyObject*>(code), extra_index, &extra) < 0) PyErr_Clear();
+  return extra == &skipped;
 }
 
 void mark_skipped(PyObject* code) {
@@ -117,9 +117,9 @@ bool run_compiled(Frame* frame, PyObject*& result) {
   }
   result = nullptr;
   const PyObject* done = guarded([&]() -> PyObject* {
-    Object found;
-    if (!call_compiled(compiled.get(), frame->localsplus, n, found)) return Py_None;
-    result = found.release();
+    Object replacement;
+    if (!call_compiled(compiled.get(), frame->localsplus, n, replacement)) return Py_None;
+    result = replacement.release();
     return Py_True;
   });
   return done != Py_None;

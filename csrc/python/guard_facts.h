@@ -146,13 +146,13 @@ struct Node {
   // Whether all that is asked here is how a tensor looks, with every size given.
   bool asks_for_fixed_tensor() const {
     if (!children.empty()) return false;
-    bool found = false;
+    bool present = false;
     for (const Check& check : checks) {
       const bool fixed = check.kind == CheckKind::Tensor && !check.tensor->dynamic;
       if (!fixed && check.kind != CheckKind::Id && check.kind != CheckKind::Type) return false;
-      found |= fixed;
+      present |= fixed;
     }
-    return found;
+    return present;
   }
 };
 

@@ -137,13 +137,14 @@ class Bound {
       }
     if (keyword_only > 0) {
       Object variables = own(PyCode_GetVarnames(code));
-      PyObject* given = PyFunction_GET_KW_DEFAULTS(function);
+      PyObject* keyword_defaults = PyFunction_GET_KW_DEFAULTS(function);
       for (Py_ssize_t i = positional; i < named; ++i)
         if (!values[i]) {
-          PyObject* found =
-              given ? PyDict_GetItemWithError(given, PyTuple_GET_ITEM(variables.get(), i)) : nullptr;
-          if (!found) return false;
-          values[i] = found;
+          PyObject* value = keyword_defaults ? PyDict_GetItemWithError(keyword_defaults,
+                                                                       PyTuple_GET_ITEM(variables.get(), i))
+                                             : nullptr;
+          if (!value) return false;
+          values[i] = value;
         }
     }
     return true;
@@ -198,19 +199,19 @@ Object artifact_for(GuardedObject* c, PyObject* const* values, Py_ssize_t total)
     Object compiler = Object::borrow(c->compiler);
     PyObject* parts[3] = {nullptr, reinterpret_cast<PyObject*>(c), arguments.get()};
     const size_t before = entries.size();
-    Object made =
+    Object function =
         own(PyObject_Vectorcall(compiler.get(), parts + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
-    if (made.get() == Py_None) return {};
-    if (made.get() == Py_True) {  // another thread was quicker
+    if (function.get() == Py_None) return {};
+    if (function.get() == Py_True) {  // another thread was quicker
       return entries.size() > before ? artifact_for(c, values, total) : Object();
     }
-    FL_CHECK_KIND(PyTuple_Check(made.get()) && PyTuple_GET_SIZE(made.get()) == 2, Type,
+    FL_CHECK_KIND(PyTuple_Check(function.get()) && PyTuple_GET_SIZE(function.get()) == 2, Type,
                   "[compile] expected (guards, artifact) from the compiler");
-    artifact = Object::borrow(PyTuple_GET_ITEM(made.get(), 1));
+    artifact = Object::borrow(PyTuple_GET_ITEM(function.get(), 1));
     Entry entry;
-    if (PyTuple_GET_ITEM(made.get(), 0) != Py_None) {
+    if (PyTuple_GET_ITEM(function.get(), 0) != Py_None) {
       try {
-        entry.guards = GuardTree::build(PyTuple_GET_ITEM(made.get(), 0));
+        entry.guards = GuardTree::build(PyTuple_GET_ITEM(function.get(), 0));
       } catch (const std::exception& error) {
         return refuse(c, error.what());
       } catch (const ForeignError& error) {

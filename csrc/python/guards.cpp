@@ -193,52 +193,52 @@ class Tree final : public GuardTree {
   bool reach(const Node& node, PyObject* parent) const {
     switch (node.access) {
       case Access::Item: {
-        PyObject* found;
+        PyObject* value;
         if (PyTuple_Check(parent)) {
           if (node.index >= PyTuple_GET_SIZE(parent)) return missing(node);
-          found = PyTuple_GET_ITEM(parent, node.index);
+          value = PyTuple_GET_ITEM(parent, node.index);
         } else if (PyList_Check(parent)) {
           if (node.index >= PyList_GET_SIZE(parent)) return missing(node);
-          found = PyList_GET_ITEM(parent, node.index);
+          value = PyList_GET_ITEM(parent, node.index);
         } else {
           Object item = Object::steal(PySequence_GetItem(parent, node.index));
           return item ? arrive(node, item.get()) : missing(node);
         }
-        return arrive(node, found);
+        return arrive(node, value);
       }
       case Access::DictItem: {
         if (!PyDict_Check(parent)) return fail(node);
-        PyObject* found = PyDict_GetItemWithError(parent, node.key.get());
-        return found ? arrive(node, found) : missing(node);
+        PyObject* value = PyDict_GetItemWithError(parent, node.key.get());
+        return value ? arrive(node, value) : missing(node);
       }
       case Access::Cell: {
         if (!PyCell_Check(parent)) return fail(node);
-        PyObject* found = PyCell_GET(parent);
-        return found ? arrive(node, found) : missing(node);
+        PyObject* value = PyCell_GET(parent);
+        return value ? arrive(node, value) : missing(node);
       }
       case Access::Type:
         return arrive(node, reinterpret_cast<PyObject*>(Py_TYPE(parent)));
       case Access::TypeAttribute: {
         if (!PyType_Check(parent)) return fail(node);
-        PyObject* found = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(parent), node.key.get());
-        return found ? arrive(node, found) : missing(node);
+        PyObject* value = _PyType_Lookup(reinterpret_cast<PyTypeObject*>(parent), node.key.get());
+        return value ? arrive(node, value) : missing(node);
       }
       case Access::Instance: {
         Object dict = Object::steal(PyObject_GenericGetDict(parent, nullptr));
         if (!dict) return missing(node);
-        PyObject* found = PyDict_GetItemWithError(dict.get(), node.key.get());
-        return found ? arrive(node, found) : missing(node);
+        PyObject* value = PyDict_GetItemWithError(dict.get(), node.key.get());
+        return value ? arrive(node, value) : missing(node);
       }
       case Access::Attribute:
       case Access::Grad:
       case Access::Apply: {
-        Object found =
+        Object value =
             Object::steal(node.access == Access::Apply ? PyObject_CallOneArg(node.key.get(), parent)
                                                        : PyObject_GetAttr(parent, node.key.get()));
-        if (!found) return missing(node);
+        if (!value) return missing(node);
         // The attribute may be computed: nothing else may keep it alive.
         auto* saved = std::exchange(recorder, nullptr);
-        const bool good = visit(node, found.get());
+        const bool good = visit(node, value.get());
         recorder = saved;
         if (saved != nullptr && !node.stable) never_cached = true;
         return good;
@@ -304,12 +304,12 @@ class Tree final : public GuardTree {
     return true;
   }
 
-  static bool has_twins(std::vector<PyObject*>& found, const std::vector<int>& places,
+  static bool has_twins(std::vector<PyObject*>& objects, const std::vector<int>& places,
                         const std::vector<PyObject*>& slots) {
-    found.clear();
-    for (int slot : places) found.push_back(slots[slot]);
-    std::sort(found.begin(), found.end());
-    return std::adjacent_find(found.begin(), found.end()) != found.end();
+    objects.clear();
+    for (int slot : places) objects.push_back(slots[slot]);
+    std::sort(objects.begin(), objects.end());
+    return std::adjacent_find(objects.begin(), objects.end()) != objects.end();
   }
 
   // Things that were different ones during capture still are. Members of modules are compared with each other
@@ -514,14 +514,14 @@ std::unique_ptr<GuardTree> GuardTree::build(PyObject* description) {
   tree->symbols.resize(number(item(description, 4)));
   PyObject* relations = item(description, 5);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(relations); ++i) {
-    PyObject* given = PyTuple_GET_ITEM(relations, i);
+    PyObject* relation_tuple = PyTuple_GET_ITEM(relations, i);
     Relation relation;
-    PyObject* program = item(given, 0);
+    PyObject* program = item(relation_tuple, 0);
     for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(program); ++j) {
       const auto step = numbers(PyTuple_GET_ITEM(program, j));
       relation.program.emplace_back(static_cast<Opcode>(step[0]), step[1]);
     }
-    relation.name = Object::borrow(item(given, 1));
+    relation.name = Object::borrow(item(relation_tuple, 1));
     tree->relations.push_back(std::move(relation));
   }
   PyObject* functions = item(description, 7);

@@ -41,8 +41,8 @@ Tensor index_tensor(PyObject* o) {
     Object module = own(PyImport_ImportModule("flambeau._tensor"));
     make = check(PyObject_GetAttrString(module.get(), "index_tensor"));
   }
-  Object made = own(PyObject_CallOneArg(make, o));
-  return unwrap(made.get());
+  Object tensor = own(PyObject_CallOneArg(make, o));
+  return unwrap(tensor.get());
 }
 
 // Ops through the dispatcher when anything but a plain backend is involved; the geometry directly otherwise.

@@ -454,11 +454,11 @@ DLDevice dl_device(Device d) {
 }
 Device outside_device(int32_t id) {
   const int type = id >> kDlOutsideShift, index = id & ((1 << kDlOutsideShift) - 1);
-  const DeviceType found = type == 0 ? private_use_type() : static_cast<DeviceType>(type);
-  FL_CHECK(id >= 0 && index < 128 && found != DeviceType::CPU && type < kMaxDeviceTypes,
+  const DeviceType device_type = type == 0 ? private_use_type() : static_cast<DeviceType>(type);
+  FL_CHECK(id >= 0 && index < 128 && device_type != DeviceType::CPU && type < kMaxDeviceTypes,
            "[from_dlpack] expected memory of a device that is registered, got number ", static_cast<int>(id));
-  device_type_name(found);
-  return Device{found, static_cast<int8_t>(index == 0 ? -1 : index)};
+  device_type_name(device_type);
+  return Device{device_type, static_cast<int8_t>(index == 0 ? -1 : index)};
 }
 Device from_dl_device(DLDevice d) {
   if (d.type == kDlCpu || d.type == kDlCudaHost) return Device{};

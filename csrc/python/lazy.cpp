@@ -190,9 +190,9 @@ class PythonProgram final : public lazy::Executable {
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) override {
     const WithGIL gil;
     const BelowModes below;
-    Object given = own(tensors_object(inputs));
-    Object made = own(PyObject_CallOneArg(function_, given.get()));
-    Object fast = own(PySequence_Fast(made.get(), "[lazy] expected a list of tensors"));
+    Object input_list = own(tensors_object(inputs));
+    Object answer = own(PyObject_CallOneArg(function_, input_list.get()));
+    Object fast = own(PySequence_Fast(answer.get(), "[lazy] expected a list of tensors"));
     std::vector<Tensor> results;
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i)
       results.push_back(unwrap(PySequence_Fast_GET_ITEM(fast.get(), i)));
@@ -282,8 +282,8 @@ PyObject* make_recorder(PyObject*, PyObject* args) {
                            const std::vector<Tensor>& inputs, const char* why) {
       const WithGIL gil;
       Object described = own(graph_object(graph, outputs, recorder.base())),
-             given = own(tensors_object(inputs));
-      Object program = own(PyObject_CallFunction(function, "OOs", described.get(), given.get(), why));
+             input_list = own(tensors_object(inputs));
+      Object program = own(PyObject_CallFunction(function, "OOs", described.get(), input_list.get(), why));
       if (program.get() == Py_None) return Ref<lazy::Executable>();
       if (auto* native = compiled_graph_of(program.get()))
         return Ref<lazy::Executable>(new NativeProgram(native));

@@ -405,11 +405,11 @@ PyObject* record_place(PyObject*, PyObject* name) {
     const char* wanted = PyUnicode_AsUTF8(name);
     if (!wanted) throw PythonError();
     const RecordPlace* end = record_places + record_place_count;
-    const RecordPlace* found =
+    const RecordPlace* place =
         std::lower_bound(record_places, end, wanted,
                          [](const RecordPlace& p, const char* n) { return std::strcmp(p.name, n) < 0; });
-    if (found == end || std::strcmp(found->name, wanted) != 0) Py_RETURN_NONE;
-    return check(Py_BuildValue("ss", found->module, found->base));
+    if (place == end || std::strcmp(place->name, wanted) != 0) Py_RETURN_NONE;
+    return check(Py_BuildValue("ss", place->module, place->base));
   });
 }
 
@@ -424,28 +424,28 @@ PyObject* tagged(PyObject*, PyObject* tag) {
   return guarded([&]() -> PyObject* {
     const char* wanted = PyUnicode_AsUTF8(tag);
     if (!wanted) throw PythonError();
-    Object found = own(PyList_New(0));
+    Object name_list = own(PyList_New(0));
     for (int i = 0; i < builtin_operator_count; ++i) {
       const BuiltinOperator& row = builtin_operators[i];
       if (!has_tag(row.tags, wanted)) continue;
       Object names = own(Py_BuildValue("ss", builtin_operator(i).schema.full_name().c_str(), row.name));
-      check(PyList_Append(found.get(), names.get()));
+      check(PyList_Append(name_list.get(), names.get()));
     }
-    return found.release();
+    return name_list.release();
   });
 }
 
 PyObject* aten_overloads(PyObject*, PyObject*) {
   return guarded([&]() -> PyObject* {
-    Object found = own(PyDict_New());
+    Object registered = own(PyDict_New());
     for (int i = 0; i < builtin_operator_count; ++i) {
       const BuiltinOperator& row = builtin_operators[i];
       if (row.aten[0] == 0) continue;
       Object overload = own(PyUnicode_FromString(row.aten));
       const std::string name = builtin_operator(i).schema.full_name();
-      check(PyDict_SetItemString(found.get(), name.c_str(), overload.get()));
+      check(PyDict_SetItemString(registered.get(), name.c_str(), overload.get()));
     }
-    return found.release();
+    return registered.release();
   });
 }
 
@@ -491,8 +491,8 @@ PyObject* overload_object(const Operator& op) {
       Object module = own(PyImport_ImportModule("flambeau._ops"));
       make = check(PyObject_GetAttrString(module.get(), "OpOverload"));
     }
-    Object made = own(PyObject_CallFunction(make, "s", op.schema.full_name().c_str()));
-    if (!op.python) const_cast<Operator&>(op).python = made.release();
+    Object operator_object = own(PyObject_CallFunction(make, "s", op.schema.full_name().c_str()));
+    if (!op.python) const_cast<Operator&>(op).python = operator_object.release();
   }
   return static_cast<PyObject*>(op.python);
 }
@@ -501,13 +501,13 @@ void unparse_given(const Operator& op, const Value* args, Object& positional, Ob
   const auto& formals = op.schema.args;
   size_t n = 0;
   while (n < formals.size() && !formals[n].keyword_only) ++n;
-  size_t given = n;
+  size_t count = n;
   const auto is_default = [&](size_t i) {
     return formals[i].has_default && equal(formals[i].default_value, args[i]);
   };
-  while (given > 0 && is_default(given - 1)) --given;
-  positional = own(PyTuple_New(given));
-  for (size_t i = 0; i < given; ++i) PyTuple_SET_ITEM(positional.get(), i, check(to_python(args[i])));
+  while (count > 0 && is_default(count - 1)) --count;
+  positional = own(PyTuple_New(count));
+  for (size_t i = 0; i < count; ++i) PyTuple_SET_ITEM(positional.get(), i, check(to_python(args[i])));
   keywords = own(PyDict_New());
   for (size_t i = n; i < formals.size(); ++i) {
     if (is_default(i)) continue;

@@ -67,7 +67,7 @@ PyObject* get_attribute(PyObject* self, PyObject* name) {
     for (PyObject* table_name : member_tables) {
       PyObject* table = PyDict_GetItemWithError(dict, table_name);
       if (table == nullptr || !PyDict_Check(table)) continue;
-      if (PyObject* found = PyDict_GetItemWithError(table, name)) return Py_NewRef(found);
+      if (PyObject* value = PyDict_GetItemWithError(table, name)) return Py_NewRef(value);
     }
     if (PyErr_Occurred() == nullptr)
       PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%U'", Py_TYPE(self)->tp_name, name);

@@ -101,17 +101,17 @@ PyObject* opencl_kernel(PyObject*, PyObject* args) {
                         &group, &single))
     return nullptr;
   return guarded([&]() -> PyObject* {
-    auto* made = new Kernel{reinterpret_cast<SetPointer>(set_pointer),
-                            reinterpret_cast<SetArgument>(set_argument),
-                            reinterpret_cast<Enqueue>(enqueue),
-                            reinterpret_cast<void*>(queue),
-                            reinterpret_cast<void*>(kernel),
-                            static_cast<size_t>(group),
-                            single != 0,
-                            Object::borrow(owner),
-                            {},
-                            {}};
-    return check(PyCapsule_New(made, kKernel, [](PyObject* capsule) { delete &kernel_of(capsule); }));
+    auto* bound_kernel = new Kernel{reinterpret_cast<SetPointer>(set_pointer),
+                                    reinterpret_cast<SetArgument>(set_argument),
+                                    reinterpret_cast<Enqueue>(enqueue),
+                                    reinterpret_cast<void*>(queue),
+                                    reinterpret_cast<void*>(kernel),
+                                    static_cast<size_t>(group),
+                                    single != 0,
+                                    Object::borrow(owner),
+                                    {},
+                                    {}};
+    return check(PyCapsule_New(bound_kernel, kKernel, [](PyObject* capsule) { delete &kernel_of(capsule); }));
   });
 }
 
@@ -165,8 +165,8 @@ PyObject* opencl_bound(PyObject*, PyObject* args) {
     auto* bound =
         new BoundLaunch{{}, Object::borrow(capsule), &kernel, items, reinterpret_cast<int64_t*>(count)};
     bound->launch = {run_bound, bound};
-    return check(PyCapsule_New(&bound->launch, kNativeLaunch, [](PyObject* made) {
-      auto* launch = static_cast<NativeLaunch*>(PyCapsule_GetPointer(made, kNativeLaunch));
+    return check(PyCapsule_New(&bound->launch, kNativeLaunch, [](PyObject* launch_capsule) {
+      auto* launch = static_cast<NativeLaunch*>(PyCapsule_GetPointer(launch_capsule, kNativeLaunch));
       delete static_cast<BoundLaunch*>(launch->context);
     }));
   });

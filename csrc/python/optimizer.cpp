@@ -21,7 +21,7 @@ PyObject* gather_state(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     Object parameters = own(PyList_New(0)), gradients = own(PyList_New(0)), fresh = own(PyList_New(0));
     Object lists = own(PyTuple_New(n_names));
     for (Py_ssize_t k = 0; k < n_names; ++k) PyTuple_SET_ITEM(lists.get(), k, check(PyList_New(0)));
-    long found = 0;
+    long position = 0;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(all); ++i) {
       PyObject* parameter = PyList_GET_ITEM(all, i);
       FL_CHECK_KIND(is_tensor(parameter), Type, "[_gather_state] expected Tensors, got ",
@@ -32,19 +32,19 @@ PyObject* gather_state(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
       if (!entry && PyErr_Occurred()) throw PythonError();
       const bool has_entry = entry && PyDict_Check(entry) && PyDict_GET_SIZE(entry) > 0;
       const TensorImpl* impl = impl_of(parameter);
-      if (is_complex(impl->dtype)) found |= kComplex;
-      if (impl->device.type != DeviceType::CPU) found |= kOffCpu;
+      if (is_complex(impl->dtype)) position |= kComplex;
+      if (impl->device.type != DeviceType::CPU) position |= kOffCpu;
       check(PyList_Append(parameters.get(), parameter));
       check(PyList_Append(gradients.get(), gradient.get()));
       if (!has_entry) check(PyList_Append(fresh.get(), parameter));
       for (Py_ssize_t k = 0; k < n_names; ++k) {
         PyObject* value = has_entry ? PyDict_GetItemWithError(entry, PyTuple_GET_ITEM(names, k)) : nullptr;
-        if (!value || value == Py_None) found |= kMissing;
+        if (!value || value == Py_None) position |= kMissing;
         check(PyList_Append(PyTuple_GET_ITEM(lists.get(), k), value ? value : Py_None));
       }
     }
     return Py_BuildValue("NNNNl", parameters.release(), gradients.release(), lists.release(), fresh.release(),
-                         found);
+                         position);
   });
 }
 

@@ -94,27 +94,27 @@ bool overrides(PyObject* o) {
   return overrides_alone(o);
 }
 
-void collect(PyObject* o, std::vector<PyObject*>& found) {
+void collect(PyObject* o, std::vector<PyObject*>& overriding) {
   PyTypeObject* t = Py_TYPE(o);
   if (t == &PyTuple_Type || t == &PyList_Type) {
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
       PyObject* item = PySequence_Fast_GET_ITEM(o, i);
-      if (!PyTuple_Check(item) && !PyList_Check(item)) collect(item, found);
+      if (!PyTuple_Check(item) && !PyList_Check(item)) collect(item, overriding);
     }
     return;
   }
   if (PySlice_Check(o)) {
     for (PyObject* end : ends_of(o))
-      if (!PySlice_Check(end)) collect(end, found);
+      if (!PySlice_Check(end)) collect(end, overriding);
     return;
   }
   if (is_plain(o) || !hook_of(t)) return;
-  for (PyObject* seen : found)
+  for (PyObject* seen : overriding)
     if (Py_TYPE(seen) == t) return;
   // Subclasses come before the classes they refine.
   size_t at = 0;
-  while (at < found.size() && !PyType_IsSubtype(t, Py_TYPE(found[at]))) ++at;
-  found.insert(found.begin() + at, o);
+  while (at < overriding.size() && !PyType_IsSubtype(t, Py_TYPE(overriding[at]))) ++at;
+  overriding.insert(overriding.begin() + at, o);
 }
 
 }  // namespace
@@ -142,18 +142,18 @@ PyObject* call_override(PyObject* function, PyObject* const* args, Py_ssize_t na
   for (Py_ssize_t k = 0; k < nkw; ++k)
     check(PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, k), args[nargs + k]));
 
-  std::vector<PyObject*> found;
+  std::vector<PyObject*> overriding;
   if (!(state & kSubclassesDisabled))
-    for (Py_ssize_t i = 0; i < nargs + nkw; ++i) collect(args[i], found);
-  for (PyObject* o : found)
+    for (Py_ssize_t i = 0; i < nargs + nkw; ++i) collect(args[i], overriding);
+  for (PyObject* o : overriding)
     if (is_of_pytorch(Py_TYPE(o))) {
       Object module = own(PyImport_ImportModule("flambeau._tensor.beside_torch"));
       return check(
           PyObject_CallMethod(module.get(), "mixed", "OOO", function, positional.get(), keywords.get()));
     }
-  Object types = own(PyTuple_New(found.size()));
-  for (size_t i = 0; i < found.size(); ++i)
-    PyTuple_SET_ITEM(types.get(), i, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(found[i]))));
+  Object types = own(PyTuple_New(overriding.size()));
+  for (size_t i = 0; i < overriding.size(); ++i)
+    PyTuple_SET_ITEM(types.get(), i, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(overriding[i]))));
 
   const auto ask = [&](PyObject* hook) {
     return own(
@@ -173,19 +173,19 @@ PyObject* call_override(PyObject* function, PyObject* const* args, Py_ssize_t na
     push(mode);
     if (result.get() != Py_NotImplemented) return result.release();
   }
-  for (PyObject* o : found) {
+  for (PyObject* o : overriding) {
     Object hook = own(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(o)), hook_name));
     if (PyFunction_Check(hook.get()))
       hook = own(PyObject_GetAttr(o, hook_name));  // an instance method: deprecated but seen
     Object result = ask(hook.get());
     if (result.get() != Py_NotImplemented) return result.release();
   }
-  if (found.empty()) {  // modes only, and all of them declined
+  if (overriding.empty()) {  // modes only, and all of them declined
     fail(ErrorKind::Type, "[torch_function] expected a mode to handle the call", kAllDeclined);
   }
   Object repr = own(PyObject_Repr(function));
   std::string names;
-  for (PyObject* o : found) names += (names.empty() ? "" : ", ") + std::string(Py_TYPE(o)->tp_name);
+  for (PyObject* o : overriding) names += (names.empty() ? "" : ", ") + std::string(Py_TYPE(o)->tp_name);
   fail(ErrorKind::Type, "[torch_function] expected one of the types (", names, ") to implement ",
        std::string(PyUnicode_AsUTF8(repr.get())), kAllDeclined);
 }
@@ -288,8 +288,8 @@ namespace {
 // What an attribute or method returns for a plain subclass: tensors are viewed as the subclass.
 PyObject* as_subclass(PyObject* self, const char* name, PyObject* result) {
   if (!result || Py_TYPE(result) != tensor_type) return result;
-  for (const char* kept : {"grad", "_grad", "_base"})
-    if (!std::strcmp(name, kept)) return result;
+  for (const char* attribute : {"grad", "_grad", "_base"})
+    if (!std::strcmp(name, attribute)) return result;
   static PyObject* convert = nullptr;
   Object value = Object::steal(result);
   if (!convert) {
@@ -537,10 +537,10 @@ PyObject* overridable(PyObject*, PyObject* args) {
   if (!PyArg_ParseTuple(args, "Op", &function, &method)) return nullptr;
   return guarded([&]() -> PyObject* {
     PyTypeObject* type = wrapped_type(method != 0);
-    auto* made = reinterpret_cast<WrappedObject*>(check(type->tp_alloc(type, 0)));
-    made->vectorcall = call_wrapped;
-    made->function = Py_NewRef(function);
-    return reinterpret_cast<PyObject*>(made);
+    auto* wrapped = reinterpret_cast<WrappedObject*>(check(type->tp_alloc(type, 0)));
+    wrapped->vectorcall = call_wrapped;
+    wrapped->function = Py_NewRef(function);
+    return reinterpret_cast<PyObject*>(wrapped);
   });
 }
 
@@ -597,12 +597,12 @@ PyObject* overridable_property(PyObject*, PyObject* args) {
       PyType_Spec spec{"torch._C.TensorProperty", sizeof(PropertyObject), 0, Py_TPFLAGS_DEFAULT, slots};
       return reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
     }();
-    auto* made = reinterpret_cast<PropertyObject*>(check(type->tp_alloc(type, 0)));
-    made->name = Py_NewRef(name);
-    made->get = check(PyObject_GetAttrString(source, "fget"));
-    made->set = check(PyObject_GetAttrString(source, "fset"));
-    made->doc = check(PyObject_GetAttrString(source, "__doc__"));
-    return reinterpret_cast<PyObject*>(made);
+    auto* property = reinterpret_cast<PropertyObject*>(check(type->tp_alloc(type, 0)));
+    property->name = Py_NewRef(name);
+    property->get = check(PyObject_GetAttrString(source, "fget"));
+    property->set = check(PyObject_GetAttrString(source, "fset"));
+    property->doc = check(PyObject_GetAttrString(source, "__doc__"));
+    return reinterpret_cast<PyObject*>(property);
   });
 }
 

@@ -242,15 +242,15 @@ bool read(const Argument& arg, PyObject* o, Value& value, Arena& arena) {
 }
 
 // NumPy-style and functional spellings of argument names.
-bool same_name(const std::string& formal, const char* given) {
-  if (formal == given) return true;
+bool same_name(const std::string& formal, const char* name) {
+  if (formal == name) return true;
   if (formal == "self")
-    return !std::strcmp(given, "input") || !std::strcmp(given, "x") || !std::strcmp(given, "x1") ||
-           !std::strcmp(given, "a");
-  if (formal == "input") return !std::strcmp(given, "self");
-  if (formal == "dim") return !std::strcmp(given, "axis");
-  if (formal == "keepdim") return !std::strcmp(given, "keepdims");
-  if (formal == "other") return !std::strcmp(given, "x2");
+    return !std::strcmp(name, "input") || !std::strcmp(name, "x") || !std::strcmp(name, "x1") ||
+           !std::strcmp(name, "a");
+  if (formal == "input") return !std::strcmp(name, "self");
+  if (formal == "dim") return !std::strcmp(name, "axis");
+  if (formal == "keepdim") return !std::strcmp(name, "keepdims");
+  if (formal == "other") return !std::strcmp(name, "x2");
   return false;
 }
 
@@ -293,25 +293,25 @@ std::string describe(const Argument& arg) {
 }
 
 // What came instead: its type, or that of the first item of a list that does not fit.
-std::string describe_given(const Argument& arg, PyObject* given) {
-  const std::string type = Py_TYPE(given)->tp_name;
-  if (arg.list && arg.type == ArgType::Tensor && is_tensor(given))
+std::string describe_given(const Argument& arg, PyObject* argument) {
+  const std::string type = Py_TYPE(argument)->tp_name;
+  if (arg.list && arg.type == ArgType::Tensor && is_tensor(argument))
     return type + ": must be tuple of Tensors, not Tensor";
   if (arg.type == ArgType::Tensor && !arg.list) {
     if (type == "numpy.ndarray") return type + "; convert it with from_numpy() or tensor()";
-    if (PyList_Check(given) || PyTuple_Check(given))
+    if (PyList_Check(argument) || PyTuple_Check(argument))
       return type + "; make it a tensor with tensor() or stack()";
   }
-  if (arg.type == ArgType::DType && PyUnicode_Check(given))
+  if (arg.type == ArgType::DType && PyUnicode_Check(argument))
     return type + "; write it without quotes, as in torch.float32";
-  if (arg.type == ArgType::DType && PyType_Check(given))
+  if (arg.type == ArgType::DType && PyType_Check(argument))
     return type + "; write a dtype of this library, as in torch.float32";
-  if (!arg.list || !(PyList_Check(given) || PyTuple_Check(given))) return type;
+  if (!arg.list || !(PyList_Check(argument) || PyTuple_Check(argument))) return type;
   Argument item = arg;
   item.list = item.optional = false;
   Arena arena;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(given); ++i) {
-    PyObject* o = PySequence_Fast_GET_ITEM(given, i);
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(argument); ++i) {
+    PyObject* o = PySequence_Fast_GET_ITEM(argument, i);
     Value value;
     if (!read(item, o, value, arena))
       return message("a ", type, " with ", std::string(Py_TYPE(o)->tp_name), " at index ",

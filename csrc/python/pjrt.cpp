@@ -122,9 +122,9 @@ PyObject* pjrt_run(PyObject*, PyObject* args) {
                "[xla.run] expected contiguous tensors of the CPU, got another one");
     }
     const std::vector<Tensor> results = without_lock([&] { return executable->run(inputs); });
-    PyObject* made = check(PyList_New(static_cast<Py_ssize_t>(results.size())));
-    for (size_t i = 0; i < results.size(); ++i) PyList_SET_ITEM(made, i, check(wrap(results[i])));
-    return made;
+    PyObject* result_list = check(PyList_New(static_cast<Py_ssize_t>(results.size())));
+    for (size_t i = 0; i < results.size(); ++i) PyList_SET_ITEM(result_list, i, check(wrap(results[i])));
+    return result_list;
   });
 }
 

@@ -180,11 +180,11 @@ PyObject* saved_of_argument(autograd::OperatorNode& node, size_t argument, bool 
 
 // Sizes of arguments: NAME_sym_sizes, NAME_sym_sizes_opt, NAME_sym_argsize_K, NAME_sym_argsize_minus_K.
 PyObject* size_of_argument(const autograd::OperatorNode& node, size_t argument, const char* rest) {
-  const bool given = node.has(argument);
+  const bool present = node.has(argument);
   const Dims none{};
-  const Dims& sizes = given ? node.inputs[node.arg_begin[argument]].sizes : none;
+  const Dims& sizes = present ? node.inputs[node.arg_begin[argument]].sizes : none;
   if (!std::strcmp(rest, "_sym_sizes") || !std::strcmp(rest, "_sym_sizes_opt")) {
-    if (given) return make_size(sizes);
+    if (present) return make_size(sizes);
     return Py_BuildValue("(i)", 0);
   }
   if (std::strncmp(rest, "_sym_argsize_", 13)) return nullptr;

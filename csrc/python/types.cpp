@@ -178,11 +178,11 @@ PyObject* size_from_tuple(PyObject* tuple) {  // steals
   return PyTuple_Type.tp_new(size_type, args.get(), nullptr);
 }
 PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  Object made = Object::steal(PyTuple_Type.tp_new(type, args, kwargs));
-  if (!made) return nullptr;
-  const Py_ssize_t n = PyTuple_GET_SIZE(made.get());
+  Object size = Object::steal(PyTuple_Type.tp_new(type, args, kwargs));
+  if (!size) return nullptr;
+  const Py_ssize_t n = PyTuple_GET_SIZE(size.get());
   for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* item = PyTuple_GET_ITEM(made.get(), i);
+    PyObject* item = PyTuple_GET_ITEM(size.get(), i);
     if (PyLong_Check(item) || !PyIndex_Check(item)) {
       if (PyLong_Check(item)) continue;
       PyErr_Format(PyExc_TypeError, "[Size] expected integers, got %.100s at position %zd",
@@ -191,10 +191,10 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     }
     PyObject* index = PyNumber_Index(item);
     if (!index) return nullptr;
-    PyTuple_SET_ITEM(made.get(), i, index);
+    PyTuple_SET_ITEM(size.get(), i, index);
     Py_DECREF(item);
   }
-  return made.release();
+  return size.release();
 }
 PyObject* size_repr(PyObject* self) {
   std::string s = "torch.Size([";
@@ -299,10 +299,10 @@ Device device_from(PyObject* o) {
 }
 
 PyObject* make_size(IntSpan sizes) {
-  PyObject* made = check(size_type->tp_alloc(size_type, static_cast<Py_ssize_t>(sizes.size())));
+  PyObject* size = check(size_type->tp_alloc(size_type, static_cast<Py_ssize_t>(sizes.size())));
   for (size_t i = 0; i < sizes.size(); ++i)
-    PyTuple_SET_ITEM(made, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(sizes[i]));
-  return made;
+    PyTuple_SET_ITEM(size, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(sizes[i]));
+  return size;
 }
 
 void add_types(PyObject* module) {

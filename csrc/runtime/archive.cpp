@@ -170,8 +170,8 @@ void Archive::read_directory(uint64_t offset, uint64_t size, uint64_t count) {
 }
 
 const Archive::Member* Archive::find(std::string_view path) const {
-  const auto found = members_.find(path);
-  return found == members_.end() ? nullptr : &found->second;
+  const auto member = members_.find(path);
+  return member == members_.end() ? nullptr : &member->second;
 }
 
 const Archive::Member& Archive::checked(std::string_view path) const {

@@ -20,8 +20,8 @@ Object call_method(const Object& self, const char* name, const Objects& rest,
   const bool attribute =
       fl::definitions::find_method(name) == nullptr && fl::definitions::find_operator(name) != nullptr;
   if (!attribute) {
-    const Object found = fl::definitions::attribute(self, name);
-    return found.is(Type::Native) ? invoke(found, rest, keywords) : found;
+    const Object member = fl::definitions::attribute(self, name);
+    return member.is(Type::Native) ? invoke(member, rest, keywords) : member;
   }
   Objects all{self};
   all.insert(all.end(), rest.begin(), rest.end());
@@ -122,8 +122,10 @@ fl_status fl_backward(fl_tensor* const* roots, fl_tensor* const* gradients, size
     options.retain_graph = retain_graph != 0;
     options.create_graph = create_graph != 0;
     options.accumulate = input_gradients == nullptr;
-    const std::vector<Tensor> found = fl::autograd::run_backward(edges, std::move(grads), wanted, options);
-    for (size_t i = 0; input_gradients && i < input_count; ++i) input_gradients[i] = give(found[i]);
+    const std::vector<Tensor> gradients_of_inputs =
+        fl::autograd::run_backward(edges, std::move(grads), wanted, options);
+    for (size_t i = 0; input_gradients && i < input_count; ++i)
+      input_gradients[i] = give(gradients_of_inputs[i]);
   });
 }
 

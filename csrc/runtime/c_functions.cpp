@@ -18,10 +18,11 @@ struct CallbackNode final : fl::autograd::Node {
   std::string name() const override { return title_; }
 
   std::vector<Tensor> apply(std::vector<Tensor>&& grads) override {
-    std::vector<fl_tensor*> given, results(next.size());
+    std::vector<fl_tensor*> arguments, results(next.size());
     for (const Tensor& grad : grads)
-      given.push_back(grad.defined() ? reinterpret_cast<fl_tensor*>(grad.impl()) : nullptr);
-    const fl_status status = backward_(context_, given.data(), given.size(), results.data(), results.size());
+      arguments.push_back(grad.defined() ? reinterpret_cast<fl_tensor*>(grad.impl()) : nullptr);
+    const fl_status status =
+        backward_(context_, arguments.data(), arguments.size(), results.data(), results.size());
     std::vector<Tensor> owned;
     for (fl_tensor* result : results) {
       owned.push_back(borrow(result));

@@ -116,11 +116,11 @@ fl_status fl_model_update(fl_model* model, const char* const* names, fl_tensor* 
 fl_status fl_run_tensors(const fl_model* model, fl_tensor* const* inputs, size_t input_count,
                          fl_tensor** outputs, size_t output_count) {
   return guarded([&] {
-    std::vector<Tensor> given;
-    for (size_t i = 0; i < input_count; ++i) given.push_back(borrow(inputs[i]));
+    std::vector<Tensor> input_tensors;
+    for (size_t i = 0; i < input_count; ++i) input_tensors.push_back(borrow(inputs[i]));
     FL_CHECK_KIND(output_count == fl_model_outputs(model), Type, "[package] expected room for ",
                   fl_model_outputs(model), " outputs, got ", output_count);
-    const std::vector<Tensor> results = model->package->run(given);
+    const std::vector<Tensor> results = model->package->run(input_tensors);
     for (size_t i = 0; i < output_count; ++i) outputs[i] = give(results[i]);
   });
 }
@@ -128,15 +128,16 @@ fl_status fl_run_tensors(const fl_model* model, fl_tensor* const* inputs, size_t
 fl_status fl_run(const fl_model* model, DLManagedTensor* const* inputs, size_t input_count,
                  DLManagedTensor** outputs, size_t output_count) {
   return guarded([&] {
-    std::vector<Tensor> given;
-    for (size_t i = 0; i < input_count; ++i) given.push_back(fl::runtime::view_of(inputs[i]->dl_tensor));
+    std::vector<Tensor> input_tensors;
+    for (size_t i = 0; i < input_count; ++i)
+      input_tensors.push_back(fl::runtime::view_of(inputs[i]->dl_tensor));
     FL_CHECK_KIND(output_count == fl_model_outputs(model), Type, "[package] expected room for ",
                   fl_model_outputs(model), " outputs, got ", output_count);
-    const std::vector<Tensor> results = model->package->run(given);
+    const std::vector<Tensor> results = model->package->run(input_tensors);
     for (size_t i = 0; i < output_count; ++i) {
       // An output that is an input itself would point to memory of the caller.
       Tensor result = results[i];
-      for (const Tensor& input : given)
+      for (const Tensor& input : input_tensors)
         if (result.defined() && result->storage.get() == input->storage.get()) {
           Tensor copy = fl::empty(result.sizes(), result.options());
           copy_into(copy, result);

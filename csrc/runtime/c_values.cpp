@@ -8,10 +8,10 @@ namespace fl::runtime {
 namespace {
 
 Object slice_of(const int64_t* ends) {
-  Object made = Object::of(Type::Slice, {});
+  Object slice = Object::of(Type::Slice, {});
   for (int i = 0; i < 3; ++i)
-    made.heap->items.push_back(ends[i] == std::numeric_limits<int64_t>::min() ? Object() : Object(ends[i]));
-  return made;
+    slice.heap->items.push_back(ends[i] == std::numeric_limits<int64_t>::min() ? Object() : Object(ends[i]));
+  return slice;
 }
 
 template <class T, class F>

@@ -71,15 +71,15 @@ Tensor tensor_on(void* data, DType dtype, const int64_t* sizes, const int64_t* s
 Tensor view_of(const DLTensor& t) {
   FL_CHECK(t.device.device_type == kDLCPU, "[dlpack] expected a tensor on the CPU, got device ",
            static_cast<int>(t.device.device_type));
-  const Row* found = nullptr;
+  const Row* matching_row = nullptr;
   for (const Row& row : kRows)
-    if (row.code == t.dtype.code && row.bits == t.dtype.bits) found = &row;
-  FL_CHECK_KIND(found != nullptr && t.dtype.lanes == 1, Type,
+    if (row.code == t.dtype.code && row.bits == t.dtype.bits) matching_row = &row;
+  FL_CHECK_KIND(matching_row != nullptr && t.dtype.lanes == 1, Type,
                 "[dlpack] expected a dtype of one lane, got code ", static_cast<int>(t.dtype.code), " with ",
                 static_cast<int>(t.dtype.bits), " bits");
   FL_CHECK_KIND(t.ndim >= 0, Value, "[dlpack] expected a number of dimensions, got ", t.ndim);
   char* data = t.data ? static_cast<char*>(t.data) + t.byte_offset : nullptr;
-  return tensor_on(data, found->dtype, t.shape, t.strides, static_cast<size_t>(t.ndim), [](void*) {});
+  return tensor_on(data, matching_row->dtype, t.shape, t.strides, static_cast<size_t>(t.ndim), [](void*) {});
 }
 
 Tensor import_dlpack(DLManagedTensor* managed) {

@@ -99,7 +99,7 @@ namespace {
 void add_operators(const compiled::Program& program, std::set<std::string>& names) {
   for (const compiled::Step& step : program.steps)
     if (const auto* call = std::get_if<compiled::CallStep>(&step)) names.insert(call->op->schema.full_name());
-  for (const auto& kept : program.kept) add_operators(kept->program, names);
+  for (const auto& kept_value : program.kept) add_operators(kept_value->program, names);
 }
 }  // namespace
 
@@ -205,8 +205,8 @@ Package::Instance Package::instance_for(const std::vector<Tensor>& inputs) const
   std::vector<int64_t> sizes;
   for (const Tensor& input : inputs) sizes.insert(sizes.end(), input.sizes().begin(), input.sizes().end());
   const std::shared_ptr<const Instances> known = std::atomic_load(&instances_);
-  const auto found = known->find(sizes);
-  if (found != known->end()) return found->second;
+  const auto entry = known->find(sizes);
+  if (entry != known->end()) return entry->second;
   Instance instance = instantiate(inputs);
   const std::lock_guard<std::mutex> lock(mutex_);
   auto next = std::make_shared<Instances>();

@@ -418,11 +418,11 @@ void exchange(A& a, Program& program, int depth = 0) {
   program.constants.resize(a.length(program.constants.size()));
   for (Tensor& constant : program.constants) a.constant(constant);
   program.kept.resize(a.length(program.kept.size()));
-  for (auto& kept : program.kept) {
-    if constexpr (A::reads) kept = std::make_shared<KeptValue>();
-    exchange(a, kept->inputs);
-    exchange(a, kept->program, depth + 1);
-    if constexpr (A::reads) kept->program.lay_out();
+  for (auto& kept_value : program.kept) {
+    if constexpr (A::reads) kept_value = std::make_shared<KeptValue>();
+    exchange(a, kept_value->inputs);
+    exchange(a, kept_value->program, depth + 1);
+    if constexpr (A::reads) kept_value->program.lay_out();
   }
   exchange(a, program.steps);
   exchange(a, program.outputs);

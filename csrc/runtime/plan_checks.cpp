@@ -65,12 +65,13 @@ class ProgramCheck {
   }
 
   void run() {
-    for (const auto& kept : program_.kept) {
-      require(
-          kept->program.outputs.size() == 1 && kept->program.inputs == static_cast<int>(kept->inputs.size()),
-          "a kept value of another form");
-      for (int i : kept->inputs) require(i >= 0 && i < program_.inputs, "a kept value of absent inputs");
-      ProgramCheck(kept->program).run();
+    for (const auto& kept_value : program_.kept) {
+      require(kept_value->program.outputs.size() == 1 &&
+                  kept_value->program.inputs == static_cast<int>(kept_value->inputs.size()),
+              "a kept value of another form");
+      for (int i : kept_value->inputs)
+        require(i >= 0 && i < program_.inputs, "a kept value of absent inputs");
+      ProgramCheck(kept_value->program).run();
     }
     for (const BlockSpan& block : program_.blocks)
       require(block.first <= block.last, "a block that ends first");

@@ -36,8 +36,8 @@ void for_each_divided(int64_t n, double work, const F& f) {
 class Scratch {
  public:
   Scratch(int slot, size_t bytes) {
-    static thread_local Workspace kept[4];
-    data_ = bytes <= kKeep ? kept[slot].get(std::max<size_t>(bytes, 64)) : own_.get(bytes);
+    static thread_local Workspace workspaces[4];
+    data_ = bytes <= kKeep ? workspaces[slot].get(std::max<size_t>(bytes, 64)) : own_.get(bytes);
   }
   template <class T>
   T* as() const {

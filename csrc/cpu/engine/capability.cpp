@@ -39,8 +39,8 @@ void read_features(bool* supported) {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   const bool vnni = avx512 && (c >> 11 & 1), bf16 = vnni && (a1 >> 5 & 1);
   const bool tiles = bf16 && (d >> 24 & 1) && (d >> 25 & 1) && (d >> 22 & 1);
-  const bool found[] = {true, (a1 >> 4 & 1) != 0, avx512, vnni, bf16, tiles};
-  for (int i = kFirst; i <= kLast; ++i) supported[i] = found[i - kFirst];
+  const bool present[] = {true, (a1 >> 4 & 1) != 0, avx512, vnni, bf16, tiles};
+  for (int i = kFirst; i <= kLast; ++i) supported[i] = present[i - kFirst];
 }
 #elif defined(__aarch64__)
 constexpr int kFirst = int(Capability::Neon), kLast = int(Capability::NeonBf16);
@@ -52,9 +52,9 @@ bool may_use(Capability) {
 
 void read_features(bool* supported) {
   const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
-  const bool found[] = {true, (first & HWCAP_ASIMDDP) != 0, (second & HWCAP2_I8MM) != 0,
-                        (second & HWCAP2_BF16) != 0};
-  for (int i = kFirst; i <= kLast; ++i) supported[i] = found[i - kFirst];
+  const bool present[] = {true, (first & HWCAP_ASIMDDP) != 0, (second & HWCAP2_I8MM) != 0,
+                          (second & HWCAP2_BF16) != 0};
+  for (int i = kFirst; i <= kLast; ++i) supported[i] = present[i - kFirst];
 }
 #else
 #error "expected x86-64 or aarch64"

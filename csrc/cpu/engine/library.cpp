@@ -64,24 +64,24 @@ std::string parent(const std::string& path) {
 // Environments that libraries may have been installed into: the one around this library, then those that the
 // process was started in.
 std::vector<std::string> prefixes() {
-  std::vector<std::string> found;
+  std::vector<std::string> paths;
   Dl_info here{};
   if (dladdr(reinterpret_cast<void*>(&parent), &here) && here.dli_fname) {
     const std::string site = parent(parent(here.dli_fname));  // site-packages/flambeau/libflambeau.so
-    found.push_back(parent(parent(parent(site))));
+    paths.push_back(parent(parent(parent(site))));
   }
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
-    if (const char* prefix = std::getenv(variable)) found.emplace_back(prefix);
+    if (const char* prefix = std::getenv(variable)) paths.emplace_back(prefix);
   const char* path = std::getenv("PATH");
   std::string rest = path ? path : "";
   while (!rest.empty()) {
     const size_t colon = rest.find(':');
     const std::string folder = rest.substr(0, colon);
     if (folder.size() > 4 && folder.compare(folder.size() - 4, 4, "/bin") == 0)
-      found.push_back(parent(folder));
+      paths.push_back(parent(folder));
     rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
   }
-  return found;
+  return paths;
 }
 
 // Paths of a library in environments: beside others, or in a package's own folder.

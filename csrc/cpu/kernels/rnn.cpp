@@ -31,13 +31,13 @@ void plain_gradient(const T* h, const T* dh, T* dg, int64_t n, bool relu) {
 }
 
 template <class T>
-void lstm(T* g, T* c, T* kept, T* h, int64_t n) {
+void lstm(T* g, T* c, T* new_cells, T* h, int64_t n) {
   T *in = g, *forget = g + n, *cell = g + 2 * n, *out = g + 3 * n;
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     const auto r = fl::cell::lstm(in[i], forget[i], cell[i], out[i], c[i]);
     in[i] = r.in, forget[i] = r.forget, cell[i] = r.cell, out[i] = r.out;
-    c[i] = kept[i] = r.state;
+    c[i] = new_cells[i] = r.state;
     h[i] = r.hidden;
   }
 }
