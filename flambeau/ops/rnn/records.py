@@ -148,24 +148,40 @@ def lstm_cell(
     return _cell("lstm_cell", LSTM, input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)
 
 
-def _declare_cell(op: str, mode: int) -> None:
-    """A cell whose state is one tensor."""
-
-    @composite(op)
-    def cell(
-        input: fl.Tensor,
-        hx: fl.Tensor,
-        w_ih: fl.Tensor,
-        w_hh: fl.Tensor,
-        b_ih: fl.Tensor | None = None,
-        b_hh: fl.Tensor | None = None,
-    ) -> fl.Tensor:
-        return _cell(op, mode, input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
+@composite()
+def gru_cell(
+    input: fl.Tensor,
+    hx: fl.Tensor,
+    w_ih: fl.Tensor,
+    w_hh: fl.Tensor,
+    b_ih: fl.Tensor | None = None,
+    b_hh: fl.Tensor | None = None,
+) -> fl.Tensor:
+    return _cell("gru_cell", GRU, input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
-_declare_cell("gru_cell", GRU)
-_declare_cell("rnn_tanh_cell", TANH)
-_declare_cell("rnn_relu_cell", RELU)
+@composite()
+def rnn_tanh_cell(
+    input: fl.Tensor,
+    hx: fl.Tensor,
+    w_ih: fl.Tensor,
+    w_hh: fl.Tensor,
+    b_ih: fl.Tensor | None = None,
+    b_hh: fl.Tensor | None = None,
+) -> fl.Tensor:
+    return _cell("rnn_tanh_cell", TANH, input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@composite()
+def rnn_relu_cell(
+    input: fl.Tensor,
+    hx: fl.Tensor,
+    w_ih: fl.Tensor,
+    w_hh: fl.Tensor,
+    b_ih: fl.Tensor | None = None,
+    b_hh: fl.Tensor | None = None,
+) -> fl.Tensor:
+    return _cell("rnn_relu_cell", RELU, input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
 # ---------------------------------------------------------------- networks
@@ -234,40 +250,140 @@ def _padded(op: str, mode: int, input: Any, hx: Any, cx: Any, batch_first: bool,
     return output.transpose(0, 1) if batch_first else output, h, c
 
 
-_OPTIONS = "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional"
+def _states(op: str, hx: Sequence[Any]) -> Sequence[Any]:
+    if len(hx) != 2:
+        raise RuntimeError(f"[{op}] expected a hidden and a cell state, got {len(hx)} tensors")
+    return hx
 
 
-def _declare_network(op: str, mode: int) -> None:
-    """Both forms of a network: over padded sequences, and over packed data with the sizes of their batches."""
-    state = "Tensor[] hx" if mode == LSTM else "Tensor hx"
-    results = ", ".join(["Tensor"] * (3 if mode == LSTM else 2))
-
-    def states(hx: Any) -> tuple[Any, Any]:
-        if mode != LSTM:
-            return hx, None
-        if len(hx) != 2:
-            raise RuntimeError(f"[{op}] expected a hidden and a cell state, got {len(hx)} tensors")
-        return hx[0], hx[1]
-
-    def returned(outputs: tuple[Any, Any, Any]) -> tuple[Any, ...]:
-        return outputs if mode == LSTM else outputs[:2]
-
-    @composite(f"{op}.input(Tensor input, {state}, {_OPTIONS}, bool batch_first) -> ({results})")
-    def padded(input: Any, hx: Any, params: Any, *options: Any) -> tuple[Any, ...]:
-        h, c = states(hx)
-        return returned(_padded(op, mode, input, h, c, options[-1], params, *options[:-1]))
-
-    @composite(f"{op}.data(Tensor data, Tensor batch_sizes, {state}, {_OPTIONS}) -> ({results})")
-    def packed(data: Any, batch_sizes: Any, hx: Any, params: Any, *options: Any) -> tuple[Any, ...]:
-        h, c = states(hx)
-        rest: Any = (params, *options, batch_sizes.tolist())
-        return returned(_network(op, mode, data, h, c, *rest))
+@composite("lstm.input")
+def lstm(
+    input: fl.Tensor,
+    hx: list[fl.Tensor],
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
+    h, c = _states("lstm", hx)
+    options = (has_biases, num_layers, dropout, train, bidirectional)
+    return _padded("lstm", LSTM, input, h, c, batch_first, params, *options)
 
 
-_declare_network("lstm", LSTM)
-_declare_network("gru", GRU)
-_declare_network("rnn_tanh", TANH)
-_declare_network("rnn_relu", RELU)
+@composite("lstm.data")
+def lstm_data(
+    data: fl.Tensor,
+    batch_sizes: fl.Tensor,
+    hx: list[fl.Tensor],
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor]:
+    h, c = _states("lstm", hx)
+    options = (has_biases, num_layers, dropout, train, bidirectional)
+    return _network("lstm", LSTM, data, h, c, params, *options, batch_sizes.tolist())
+
+
+@composite("gru.input")
+def gru(
+    input: fl.Tensor,
+    hx: fl.Tensor,
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[fl.Tensor, fl.Tensor]:
+    options = (has_biases, num_layers, dropout, train, bidirectional)
+    return _padded("gru", GRU, input, hx, None, batch_first, params, *options)[:2]
+
+
+@composite("gru.data")
+def gru_data(
+    data: fl.Tensor,
+    batch_sizes: fl.Tensor,
+    hx: fl.Tensor,
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[fl.Tensor, fl.Tensor]:
+    options = (has_biases, num_layers, dropout, train, bidirectional)
+    return _network("gru", GRU, data, hx, None, params, *options, batch_sizes.tolist())[:2]
+
+
+@composite("rnn_tanh.input")
+def rnn_tanh(
+    input: fl.Tensor,
+    hx: fl.Tensor,
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[fl.Tensor, fl.Tensor]:
+    options = (has_biases, num_layers, dropout, train, bidirectional)
+    return _padded("rnn_tanh", TANH, input, hx, None, batch_first, params, *options)[:2]
+
+
+@composite("rnn_tanh.data")
+def rnn_tanh_data(
+    data: fl.Tensor,
+    batch_sizes: fl.Tensor,
+    hx: fl.Tensor,
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[fl.Tensor, fl.Tensor]:
+    options = (has_biases, num_layers, dropout, train, bidirectional)
+    return _network("rnn_tanh", TANH, data, hx, None, params, *options, batch_sizes.tolist())[:2]
+
+
+@composite("rnn_relu.input")
+def rnn_relu(
+    input: fl.Tensor,
+    hx: fl.Tensor,
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[fl.Tensor, fl.Tensor]:
+    options = (has_biases, num_layers, dropout, train, bidirectional)
+    return _padded("rnn_relu", RELU, input, hx, None, batch_first, params, *options)[:2]
+
+
+@composite("rnn_relu.data")
+def rnn_relu_data(
+    data: fl.Tensor,
+    batch_sizes: fl.Tensor,
+    hx: fl.Tensor,
+    params: list[fl.Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+) -> tuple[fl.Tensor, fl.Tensor]:
+    options = (has_biases, num_layers, dropout, train, bidirectional)
+    return _network("rnn_relu", RELU, data, hx, None, params, *options, batch_sizes.tolist())[:2]
 
 
 # ---------------------------------------------------------------- packed sequences
