@@ -138,8 +138,10 @@ _LAZY = {
         ),
         "ao.quantized_tensor": (
             "dequantize quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic _empty_affine_quantized "
-            "_empty_per_channel_affine_quantized _make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor"
+            "_empty_per_channel_affine_quantized _make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor "
+            "_choose_qparams_per_tensor"
         ),
+        "ao.quantized_operators.ranges": "choose_qparams_optimized",
         "ao.quantized_types": (
             "qint8 quint8 quint4x2 quint2x4 qint32 qscheme per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric "
             "per_channel_affine_float_qparams"

@@ -245,8 +245,6 @@ def test_arguments_without_effect_are_refused():
         split_module(graph, None, lambda node: 0, tuple_return=True)
     with pytest.raises(NotImplementedError, match="is_standalone"):
         cpp_extension.load("nothing", [], is_standalone=True)
-    with pytest.raises(NotImplementedError, match="is_reference"):
-        fl.ao.quantization.convert(fl.nn.ReLU(), is_reference=True)
 
 
 def test_timers_tell_their_callback():

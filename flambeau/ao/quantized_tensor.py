@@ -143,6 +143,12 @@ def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -
     return Grid(dtype, float(scale.item()), int(zero_point.item()) - shift).quantize(input)
 
 
+def _choose_qparams_per_tensor(input: Tensor, reduce_range: bool = False) -> tuple[float, int]:
+    """Scale and zero point of quint8 between the smallest and the largest value."""
+    _, scale, zero_point = fl._ops._quantized_dynamically(input, reduce_range)
+    return float(scale.item()), int(zero_point.item())
+
+
 @_operator
 def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> QuantizedTensor:
     """Integers as they are, on a grid."""
@@ -244,8 +250,24 @@ class QuantizedTensor(Tensor):
 
     def fill_(self, value: Any) -> QuantizedTensor:
         """The nearest integer to a value, everywhere."""
-        self.int_repr().fill_(self._filling(float(value)))
+        if self._grid.axis is None:
+            self.int_repr().fill_(self._filling(float(value)))
+        else:
+            self._write(fl.full((), float(value)))
         return self
+
+    def masked_fill_(self, mask: Tensor, value: Any) -> QuantizedTensor:
+        """The nearest integer to a value, where the mask is set."""
+        self._need(True, "masked_fill_")
+        self.int_repr().masked_fill_(mask, self._filling(float(value)))
+        return self
+
+    def masked_fill(self, mask: Tensor, value: Any) -> QuantizedTensor:
+        return self._grid.hold(self.int_repr().clone()).masked_fill_(mask, value)
+
+    def _write(self, values: Tensor) -> None:
+        """Values, broadcast to this tensor, on its grid."""
+        self.int_repr().copy_(self._grid.quantize(values.expand(self.shape)).int_repr())
 
     def zero_(self) -> QuantizedTensor:
         return self.fill_(0.0)
@@ -255,7 +277,10 @@ class QuantizedTensor(Tensor):
         return int(self._grid.quantize(fl.tensor(value)).int_repr())
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._need(True, "setitem")
+        if self._grid.axis is not None:
+            values = _plain(value)
+            self[key]._write(fl.as_tensor(values, dtype=fl.float32))
+            return
         if isinstance(value, QuantizedTensor) and value._grid != self._grid:
             value = value.dequantize()
         if not isinstance(value, QuantizedTensor):
@@ -339,13 +364,7 @@ class QuantizedTensor(Tensor):
     __str__ = __repr__
 
     def __getitem__(self, key: Any) -> QuantizedTensor:
-        grid = self._grid
-        if grid.axis is not None:
-            first, *rest = key if isinstance(key, tuple) else (key,)
-            if grid.axis != 0 or type(first) is not int:
-                raise NotImplementedError("[getitem] expected a tensor with one scale, or a channel of one, got others")
-            channel = Grid(grid.dtype, grid.scale[first].item(), int(grid.zero_point[first].item()))
-            return channel.hold(self.int_repr()[(first, *rest)])
+        grid = self._grid if self._grid.axis is None else _indexed(self._grid, key, self.dim())
         return grid.hold(self.int_repr()[key])
 
     @classmethod
@@ -370,6 +389,30 @@ class QuantizedTensor(Tensor):
         raise NotImplementedError(
             f"[{name}] expected plain tensors, got a quantized one: it is not written for them; please use dequantize() first"
         )
+
+
+def _indexed(grid: Grid, key: Any, ndim: int) -> Grid:
+    """The grid of a part of a tensor with a grid for each index of a dimension."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if not all(isinstance(k, (int, slice)) or k is None or k is Ellipsis for k in keys):
+        raise NotImplementedError("[getitem] expected integers and slices for a grid of each channel, got others")
+    taken = sum(isinstance(k, (int, slice)) for k in keys)
+    filling = [slice(None)] * (ndim - taken)
+    at = keys.index(Ellipsis) if Ellipsis in keys else len(keys)
+    keys[at : at + 1] = filling
+    dimension = result = 0
+    for k in keys:
+        if k is None:
+            result += 1
+            continue
+        if dimension == grid.axis:
+            scale, zero_point = grid.scale[k], grid.zero_point[k]
+            if isinstance(k, slice):
+                return grid._replace(scale=scale, zero_point=zero_point, axis=result)
+            return Grid(grid.dtype, scale.item(), int(zero_point.item()))
+        dimension += 1
+        result += isinstance(k, slice)
+    raise IndexError(f"[getitem] expected up to {ndim} indices, got {len(keys)}")
 
 
 def _rebuild(whole: Tensor, grid: Any) -> QuantizedTensor:

@@ -173,3 +173,35 @@ def test_modules_of_the_operators_are_imported_without_the_functions():
     program = "from flambeau.ops.quantized import arithmetic; import sys; print('flambeau.ao.quantized_operators' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.split() == ["False"], done.stderr
+
+
+def test_parts_of_tensors_with_a_grid_for_each_channel_are_read_and_written():
+    scales, zero_points = fl.tensor([0.1, 0.2, 0.3]), fl.tensor([1, 2, 3])
+    q = fl.quantize_per_channel(fl.arange(24.0).reshape(2, 3, 4) / 10, scales, zero_points, 1, fl.quint8)
+    assert q[0].q_per_channel_axis() == 0 and q[:, None].q_per_channel_axis() == 2
+    assert q[:, 1:].q_per_channel_zero_points().tolist() == [2, 3]
+    assert q[..., 0].q_per_channel_axis() == 1 and q[1, 2].q_zero_point() == 3
+    q[1][2] = 0.6
+    q[0, 1] = fl.full((4,), 1.2)
+    q[0][0][1:3] = 2.0
+    assert q.int_repr()[1, 2].tolist() == [5] * 4 and q.int_repr()[0, 1].tolist() == [8] * 4
+    assert q.int_repr()[0, 0].tolist() == [1, 21, 21, 4]
+    q.fill_(1.2)
+    assert q.int_repr()[0].tolist() == [[13] * 4, [8] * 4, [7] * 4]
+    with pytest.raises(NotImplementedError, match="expected integers and slices"):
+        q[fl.tensor([0])]
+
+
+def test_values_under_a_mask_are_filled():
+    q = fl.quantize_per_tensor(fl.arange(4.0), 0.5, 3, fl.qint8)
+    mask = fl.tensor([True, False, True, False])
+    assert q.masked_fill(mask, 9.0).int_repr().tolist() == [21, 5, 21, 9] and q.int_repr()[0] == 3
+    q.masked_fill_(mask, 9.0)
+    assert q.int_repr().tolist() == [21, 5, 21, 9]
+
+
+def test_grids_are_chosen_for_a_range():
+    scale, zero_point = fl._choose_qparams_per_tensor(fl.tensor([-1.0, 1.55]))
+    assert abs(scale - 0.01) < 1e-6 and zero_point == 100
+    high, low = fl.choose_qparams_optimized(fl.linspace(-1, 1, 64), 64, 200, 0.16, 4)
+    assert -1 <= low.item() < high.item() <= 1

@@ -10,15 +10,16 @@ from flambeau.ao.nn.intrinsic import qat as intrinsic_qat
 from flambeau.ao.nn.intrinsic import quantized as intrinsic_quantized
 from flambeau.ao.nn.intrinsic.quantized import dynamic as intrinsic_dynamic
 from flambeau.ao.nn.qat import dynamic as qat_dynamic
-from flambeau.ao.nn.quantized import dynamic
+from flambeau.ao.nn.quantized import dynamic, reference
 from flambeau.ao.quantization import fake_quantize as fakes
 from flambeau.ao.quantization.stubs import DeQuantStub, QuantStub
 
 __all__ = [
     "DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS", "DEFAULT_FLOAT_TO_QUANTIZED_OPERATOR_MAPPINGS", "DEFAULT_MODULE_TO_ACT_POST_PROCESS",
-    "DEFAULT_QAT_MODULE_MAPPINGS", "DEFAULT_STATIC_QUANT_MODULE_MAPPINGS", "get_default_compare_output_module_list",
+    "DEFAULT_QAT_MODULE_MAPPINGS", "DEFAULT_REFERENCE_STATIC_QUANT_MODULE_MAPPINGS", "DEFAULT_STATIC_QUANT_MODULE_MAPPINGS", "get_default_compare_output_module_list",
     "get_default_dynamic_quant_module_mappings", "get_default_float_to_quantized_operator_mappings",
     "get_default_qat_module_mappings", "get_default_qconfig_propagation_list", "get_default_static_quant_module_mappings",
+    "get_default_static_quant_reference_module_mappings",
     "get_dynamic_quant_module_class", "get_embedding_qat_module_mappings", "get_embedding_static_quant_module_mappings",
     "get_quantized_operator", "get_static_quant_module_class", "no_observer_set",
 ]  # fmt: skip
@@ -49,6 +50,12 @@ DEFAULT_STATIC_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {
     intrinsic_qat.LinearBn1d: quantized.Linear,
     **_same_names(qat, quantized, "Linear Conv1d Conv2d Conv3d"),
 }  # fmt: skip
+
+DEFAULT_REFERENCE_STATIC_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {
+    QuantStub: quantized.Quantize,
+    DeQuantStub: quantized.DeQuantize,
+    **_same_names(nn, reference, " ".join(reference.modules.__all__)),
+}
 
 DEFAULT_QAT_MODULE_MAPPINGS: dict[Any, Any] = {
     **_same_names(nn, qat, "Conv1d Conv2d Conv3d Linear"),
@@ -90,6 +97,11 @@ def no_observer_set() -> set[Any]:
 def get_default_static_quant_module_mappings() -> dict[Any, Any]:
     """What `convert` replaces modules by."""
     return dict(DEFAULT_STATIC_QUANT_MODULE_MAPPINGS)
+
+
+def get_default_static_quant_reference_module_mappings() -> dict[Any, Any]:
+    """What `convert` with `is_reference` replaces modules by."""
+    return dict(DEFAULT_REFERENCE_STATIC_QUANT_MODULE_MAPPINGS)
 
 
 def get_default_qat_module_mappings() -> dict[Any, Any]:
@@ -134,11 +146,8 @@ def get_static_quant_module_class(
     float_module_class: Any, additional_static_quant_mapping: Any = None, is_reference: bool = False
 ) -> Any:
     """The quantized form of a module."""
-    return _looked_up(
-        {**DEFAULT_STATIC_QUANT_MODULE_MAPPINGS, **(additional_static_quant_mapping or {})},
-        float_module_class,
-        "static",
-    )
+    table = DEFAULT_REFERENCE_STATIC_QUANT_MODULE_MAPPINGS if is_reference else DEFAULT_STATIC_QUANT_MODULE_MAPPINGS
+    return _looked_up({**table, **(additional_static_quant_mapping or {})}, float_module_class, "static")
 
 
 def get_dynamic_quant_module_class(float_module_class: Any, additional_dynamic_quant_mapping: Any = None) -> Any:

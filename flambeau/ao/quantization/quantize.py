@@ -13,7 +13,6 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import nn
-from flambeau._compat.settings import refuse
 from flambeau.ao.nn.intrinsic import _FusedModule
 from flambeau.ao.nn.quantized import FloatFunctional, FXFloatFunctional
 from flambeau.ao.quantization import quantization_mappings as mappings
@@ -26,6 +25,7 @@ from flambeau.ao.quantization.qconfig import (
     float_qparams_weight_only_qconfig_4bit,
 )
 from flambeau.ao.quantization.stubs import DeQuantStub, QuantWrapper
+from flambeau.ao.quantization.utils import get_qparam_dict
 from flambeau.ao.quantized_types import qint8, quint4x2, quint8
 from flambeau.nn.modules.module import Module
 
@@ -169,6 +169,8 @@ def swap_module(
         if not _is_ready(mod, mapping[type(mod)]):
             return mod
         _remove_hooks(mod)
+        if getattr(mapping[type(mod)], "_IS_REFERENCE", False):
+            return _with_hooks_of(mod, mapping[type(mod)].from_float(mod, _weight_grids(mod)))
         import inspect
 
         options = {"use_precomputed_fake_quant": use_precomputed_fake_quant} if use_precomputed_fake_quant else {}
@@ -177,16 +179,31 @@ def swap_module(
         new = mapping[type(mod)].from_float(mod, **options)
     else:
         return mod
-    if new is not mod:
-        for source, target in (
-            (mod._forward_pre_hooks, new._forward_pre_hooks),
-            (mod._forward_hooks, new._forward_hooks),
-        ):
-            for key, hook in source.items():
-                if hook is not _observe and hook is not _observe_input:
-                    target[key] = hook
-        new.training = mod.training
+    return new if new is mod else _with_hooks_of(mod, new)
+
+
+def _with_hooks_of(mod: Any, new: Any) -> Any:
+    """A module that takes the place of another, with the hooks of its user."""
+    for source, target in (
+        (mod._forward_pre_hooks, new._forward_pre_hooks),
+        (mod._forward_hooks, new._forward_hooks),
+    ):
+        for key, hook in source.items():
+            if hook is not _observe and hook is not _observe_input:
+                target[key] = hook
+    new.training = mod.training
     return new
+
+
+def _weight_grids(mod: Any) -> dict[str, Any]:
+    """The grids that the observer of a module's configuration chooses for its weights, by their names."""
+    grids: dict[str, Any] = {}
+    for name, parameter in mod.named_parameters(recurse=False):
+        if name.startswith("weight"):
+            observer = getattr(mod, "weight_fake_quant", None) or mod.qconfig.weight()
+            observer(parameter)
+            grids[name] = get_qparam_dict(observer)
+    return grids
 
 
 def _is_ready(mod: Any, target: Any) -> bool:
@@ -209,10 +226,16 @@ def convert(
     use_precomputed_fake_quant: bool = False,
 ) -> Module:
     """The model with quantized layers in place of those that were observed."""
-    refuse("convert", is_reference=is_reference)
     custom = (convert_custom_config_dict or {}).get("observed_to_quantized_custom_module_class", {})
     module = module if inplace else copy.deepcopy(module)
-    known = mappings.get_default_static_quant_module_mappings() if mapping is None else mapping
+    if mapping is None:
+        known = (
+            mappings.get_default_static_quant_reference_module_mappings()
+            if is_reference
+            else mappings.get_default_static_quant_module_mappings()
+        )
+    else:
+        known = mapping
 
     def visit(owner: Any) -> None:
         for name, child in list(owner.named_children()):

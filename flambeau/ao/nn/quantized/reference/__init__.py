@@ -11,9 +11,11 @@ from typing import Any
 import flambeau as fl
 from flambeau.ao.nn.intrinsic import _FusedModule
 from flambeau.ao.nn.quantized.modules.base import _without_norm, observed_weight
+from flambeau.ao.nn.quantized.reference import modules
+from flambeau.ao.nn.quantized.reference.modules import *  # noqa: F403
 from flambeau.nn.modules.module import Module
 
-__all__ = ["ReferenceModule", "reference_module"]
+__all__ = ["ReferenceModule", "reference_module", *modules.__all__]
 
 
 class ReferenceModule(Module):
