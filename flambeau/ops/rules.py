@@ -142,6 +142,7 @@ batching = Rules("batching")
 samples = Rules("samples")
 onnx = Rules("onnx")
 sharding = Rules("sharding")
+divided = Rules("sharding")  # how an operator on divided tensors is computed by others, or NotImplemented
 unbacked = Rules("unbacked")
 inverse = Rules("inverses")
 _KINDS = (definition, shape, batching, samples, onnx, sharding, unbacked, inverse)

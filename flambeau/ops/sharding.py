@@ -55,11 +55,18 @@ class Shard(Placement):
 
 
 class _StridedShard(Shard):
-    """Divided along a dimension whose parts were divided before."""
+    """Divided along a dimension that consists of `split_factor` equal pieces, each of which is divided: what becomes of a division
+    when other dimensions are joined in front of its own."""
 
     def __init__(self, dim: int, *, split_factor: int) -> None:
         super().__init__(dim)
         self.split_factor = split_factor
+
+    def __repr__(self) -> str:
+        return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
+
+    def __str__(self) -> str:
+        return f"_S({self.dim}, {self.split_factor})"
 
 
 class Replicate(Placement):
@@ -93,6 +100,7 @@ class Partial(Placement):
 R = Replicate()
 Decision = tuple[list[Placement], list[Placement]]  # needed of each tensor among the arguments, of each result
 Rule = Callable[["Call"], Union[Decision, None]]
+by_pieces: set[Rule] = set()  # rules that know dimensions of divided pieces; others are asked about divided dimensions
 SUMS = ("sum", "avg")  # reductions of parts that linear operators commute with
 
 
@@ -106,6 +114,8 @@ class Call:
     outputs: Sequence[Any]  # tensors that the operator returns, without data
     parts: int  # processes along the dimension of the mesh
     in_place: bool = False  # whether the first tensor is written, whose placement then has to stay
+    # Into how many parts earlier dimensions of the mesh divide each dimension of the first tensor, and of the first result.
+    divided: tuple[Sequence[int], Sequence[int]] = ((), ())
 
     @property
     def dims(self) -> list[int]:
@@ -145,25 +155,53 @@ def pointwise(call: Call) -> Decision | None:
     divided = [(t.numel(), p.dim + rank - t.dim()) for t, p in zip(written, call.placements) if isinstance(p, Shard)]
     if not divided:
         return call.all(R)
-    dim = max(divided, key=lambda pair: pair[0])[1]
+    dim = max(divided, key=lambda pair: (pair[0], -pair[1]))[1]
     return [broadcast(tensor, dim, rank) for tensor in call.tensors], [Shard(dim)] * len(call.outputs)
 
 
+def _sum_of_parts(call: Call) -> Partial | None:
+    """The sum of parts that all operands are or can become: none is divided."""
+    kinds = [p for p in call.placements if isinstance(p, Partial) and p.reduce_op in SUMS]
+    whole = all(p.is_replicate() or p in kinds for p in call.placements)
+    if not kinds or not whole or (call.in_place and call.placements[0] != kinds[0]):
+        return None
+    return max(kinds, key=lambda p: p.reduce_op == "avg" and not call.in_place)
+
+
 def linear(call: Call) -> Decision | None:
-    """Pointwise, and commutes with a sum of parts when every operand is one."""
-    first = call.placements[0]
-    same = all(placement == first for placement in call.placements)
-    number = isinstance(call.arguments.get("other"), (int, float, complex))
-    if isinstance(first, Partial) and first.reduce_op in SUMS and same and not number:
-        return list(call.placements), [first] * len(call.outputs)
+    """Pointwise, and commutes with a sum of parts; a whole operand beside one becomes parts. Beside the first operand's maxima or
+    minima of parts the others are whole."""
+    first, parts = call.placements[0], _sum_of_parts(call)
+    if any(isinstance(call.arguments.get(name), (int, float, complex)) for name in ("self", "other")):
+        return pointwise(call)
+    if parts is not None:
+        return call.all(parts)
+    if call.in_place and isinstance(first, Partial) and first.reduce_op in SUMS:
+        return call.all(first)
+    if isinstance(first, Partial) and (call.shard() is None or call.in_place) and first.reduce_op in ("max", "min"):
+        return call.first(first)
     return pointwise(call)
 
 
 def scaling(call: Call) -> Decision | None:
-    """The first operand is multiplied by a replicated factor, which leaves parts of a sum as they are."""
-    first, others = call.placements[0], call.placements[1:]
-    if isinstance(first, Partial) and first.reduce_op in SUMS and all(p.is_replicate() for p in others):
-        return list(call.placements), [first] * len(call.outputs)
+    """The first operand is multiplied by a factor, which leaves parts of a sum as they are."""
+    first = call.placements[0]
+    parts = isinstance(first, Partial) and first.reduce_op in SUMS
+    return call.first(first) if parts and (call.shard() is None or call.in_place) else pointwise(call)
+
+
+def increasing(call: Call) -> Decision | None:
+    """Pointwise, and commutes with maxima and minima of parts."""
+    first = call.placements[0]
+    parts = isinstance(first, Partial) and first.reduce_op in ("max", "min")
+    return call.first(first) if parts and len(call.tensors) == 1 else pointwise(call)
+
+
+def decreasing(call: Call) -> Decision | None:
+    """Pointwise, and turns maxima of parts into minima."""
+    first = call.placements[0]
+    if isinstance(first, Partial) and first.reduce_op in ("max", "min") and not call.in_place:
+        return call.first(first, Partial("min" if first.reduce_op == "max" else "max"))
     return pointwise(call)
 
 
@@ -178,6 +216,13 @@ def fresh(call: Call) -> Decision | None:
     if isinstance(placement, Partial):
         return None if call.in_place else call.first(placement, R)
     return call.first(placement)
+
+
+def like_shape(call: Call) -> Decision | None:
+    """A new tensor, divided as the argument when it has its shape."""
+    placement = call.placements[0]
+    alike = isinstance(placement, Shard) and tuple(call.outputs[0].shape) == tuple(call.tensors[0].shape)
+    return call.first(placement, placement if alike else R)
 
 
 def drawn(call: Call) -> Decision | None:
@@ -205,10 +250,10 @@ def reduction_by(op: str) -> Rule:
     def rule(call: Call) -> Decision | None:
         placement = call.placements[0]
         if isinstance(placement, Partial):
-            commutes = placement.reduce_op == op or (op in SUMS and placement.reduce_op in SUMS)
-            return call.first(placement) if commutes else None
+            return call.first(placement) if placement.reduce_op == op else None
         if isinstance(placement, Shard) and placement.dim in call.dims:
-            size = call.tensors[0].shape[placement.dim]
+            earlier = call.divided[0][placement.dim] if call.divided[0] else 1
+            size = call.tensors[0].shape[placement.dim] // earlier
             last_is_empty = -(-size // call.parts) * (call.parts - 1) >= size
             if (op == "avg" and size % call.parts) or (op in ("max", "min") and last_is_empty):
                 return None
@@ -218,12 +263,15 @@ def reduction_by(op: str) -> Rule:
     return rule
 
 
-def along(dims: Callable[[Call], Iterable[int]]) -> Rule:
-    """Independent along the dimensions that `dims` does not name; all tensors are divided alike."""
+def along(dims: Callable[[Call], Iterable[int]], moves: bool = False) -> Rule:
+    """Independent along the dimensions that `dims` does not name; all tensors are divided alike. What only moves elements of a
+    tensor does so with parts that are to be reduced."""
 
     def rule(call: Call) -> Decision | None:
         rank = max(call.tensors[0].dim(), 1)
         shard = call.shard()
+        if moves and isinstance(call.placements[0], Partial):
+            return call.all(call.placements[0])
         if shard is None or shard.dim in {d % rank for d in dims(call)}:
             return call.all(R)
         return call.all(shard)

@@ -13,9 +13,9 @@ from flambeau.distributed import _collectives as collectives
 from flambeau.distributed.tensor import _rules
 from flambeau.distributed.tensor._redistribute import redistribute_local
 from flambeau.distributed.tensor._spec import DTensorSpec, TensorMeta, local_shape
-from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard, _StridedShard
 from flambeau.ops import tags
-from flambeau.ops.rules import aten_parts, named_arguments
+from flambeau.ops.rules import aten_parts, divided, functional_name, named_arguments
 from flambeau.ops.sharding import Call
 from flambeau.utils import _pytree as pytree
 from flambeau.utils._python_dispatch import _disable_current_modes, is_in_torch_dispatch_mode
@@ -81,16 +81,48 @@ def _decide(
         placements = [own[mesh_dim] for own in current]
         decision = None
         if any(not p.is_replicate() for p in placements):
-            call = Call(arguments, metas, placements, outputs, mesh.size(mesh_dim), _writes(func))
+            results_so_far = output_placements[0] if outputs else []
+            earlier = _divided(metas[0], mesh, required[0]), _divided(next(iter(outputs), None), mesh, results_so_far)
+            call = Call(arguments, metas, placements, outputs, mesh.size(mesh_dim), _writes(func), earlier)
             decision = _rules.decide(name, list(args), call)
             if decision is None:
                 _tell(_name(func), placements)
+        if decision is not None and not all(
+            _fits(meta, mesh, [*before, own])
+            for tensors, known, owns in zip((metas, outputs), (required, output_placements), decision)
+            for meta, before, own in zip(tensors, known, owns)
+        ):
+            decision = None
         inputs, results = decision or ([Replicate()] * len(metas), [Replicate()] * len(outputs))
         for i in range(len(metas)):
             required[i].append(inputs[i])
         for j in range(len(outputs)):
             output_placements[j].append(results[j])
     return [tuple(one) for one in required], [tuple(one) for one in output_placements]
+
+
+def _divided(tensor: Any, mesh: Any, placements: list[Placement]) -> list[int]:
+    """Into how many parts placements along the first dimensions of a mesh divide each dimension of a tensor."""
+    parts = [1] * (0 if tensor is None else tensor.dim())
+    for mesh_dim, placement in enumerate(placements):
+        if isinstance(placement, Shard):
+            parts[placement.dim] *= mesh.size(mesh_dim)
+    return parts
+
+
+def _fits(tensor: Any, mesh: Any, placements: list[Placement]) -> bool:
+    """Whether dimensions consist of the pieces that the last placement divides, on every process."""
+    last = placements[-1]
+    if not isinstance(last, _StridedShard):
+        return True
+    size = tensor.shape[last.dim]
+    for mesh_dim, placement in enumerate(placements[:-1]):
+        if isinstance(placement, Shard) and placement.dim == last.dim:
+            pieces = getattr(placement, "split_factor", 1)
+            if size % (pieces * mesh.size(mesh_dim)):
+                return False
+            size //= mesh.size(mesh_dim)
+    return size % last.split_factor == 0
 
 
 def _tell(name: str, placements: list[Placement]) -> None:
@@ -134,9 +166,12 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     values, structure = pytree.tree_flatten((args, kwargs))
     places, mesh = _collect(values, kind)
     if func._full_name in tags.operators("reshapes"):
-        raise NotImplementedError(
-            f"[{name}] expected an operator that keeps the shape of a DTensor, got one that changes it"
-        )
+        return _reshape(func, args, kwargs)
+    by_others = divided.find(func._full_name)
+    if by_others is not None and any(isinstance(p, Shard) for i in places for p in _own(values[i], kind)):
+        result = by_others(func, *args, **kwargs)
+        if result is not NotImplemented:
+            return result
     current = [_placements(name, values[place], kind, mesh) for place in places]
     returns_tensors = any("Tensor" in str(returned) for returned in func._schema.returns)
     on_meta = [_META if isinstance(value, flambeau.device) else value for value in values]
@@ -154,14 +189,38 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     for place, own, target in zip(places, current, required):
         locals_[place] = _local(values[place], kind, mesh, own, target)
     local_args, local_kwargs = pytree.tree_unflatten(locals_, structure)
-    if _has_shape(func) and outputs:
-        local_args = _with_shape(func, local_args, local_shape(outputs[0].shape, mesh, output_placements[0]))
+    if outputs:
+        local_args = _with_shape(func, local_args, outputs[0], mesh, output_placements[0])
     result = func(*local_args, **local_kwargs)
     if _writes(func):
+        _write_back(args[0])
         return args[0]
     if not returns_tensors:
         return result
-    return _wrap_all(kind, result, result_on_meta, mesh, output_placements)
+    wrapped = _wrap_all(kind, result, result_on_meta, mesh, output_placements)
+    if func._full_name in tags.operators("view"):
+        _open_windows(wrapped, func, args, kwargs, required[0] != current[0])
+    return wrapped
+
+
+def _own(value: Any, kind: type) -> tuple[Placement, ...]:
+    return value._spec.placements if isinstance(value, kind) else ()
+
+
+def _reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A view that takes the place of the tensor it is of."""
+    target = args[0]
+    base, _, overload = (functional_name(func._full_name) or "").partition(".")
+    functional = getattr(getattr(flambeau.ops.aten, base, None), overload or "default", None)
+    if functional is None:
+        raise NotImplementedError(
+            f"[{_name(func)}] expected an operator that keeps the shape of a DTensor, got one that changes it"
+        )
+    view = functional(target, *args[1:], **kwargs)
+    with flambeau._C.DisableTorchFunctionSubclass(), _C._DisableTorchDispatch(), _C._AutoDispatchBelowAutograd():
+        func(*args, **kwargs)  # the shape of the whole
+    target._local_tensor, target._spec = view._local_tensor, view._spec
+    return target
 
 
 def _draw(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -184,6 +243,45 @@ def _draw(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def _drawn_placements(target: Any) -> tuple[Placement, ...]:
     return tuple(Replicate() if isinstance(p, Partial) else p for p in target._spec.placements)
+
+
+def _open_windows(views: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], moved: bool) -> None:
+    """Notes of views for which parts were moved, and of views of these, what they are views of."""
+    base = args[0]
+    if moved:
+        for i, view in enumerate(views if isinstance(views, (list, tuple)) else [views]):
+            place = i if isinstance(views, (list, tuple)) else None
+            view._window = (base, lambda whole, i=place: _at(func(whole, *args[1:], **kwargs), i))
+    elif getattr(base, "_window", None) is not None:
+        for view in views if isinstance(views, (list, tuple)) else [views]:
+            view._window = (base, None)
+
+
+def _at(value: Any, place: int | None) -> Any:
+    return value if place is None else value[place]
+
+
+def _write_back(target: Any) -> None:
+    """Brings what was written to a view for which parts were moved to the tensor that it is a view of."""
+    base, view = getattr(target, "_window", None) or (None, None)
+    if base is None:
+        return
+    if view is None:
+        return _write_back(base)
+    mesh, everywhere = base._spec.mesh, (Replicate(),) * base._spec.mesh.ndim
+    whole = redistribute_local(base._local_tensor, mesh, base.shape, base._spec.placements, everywhere).clone()
+    view(whole).copy_(redistribute_local(target._local_tensor, mesh, target.shape, target._spec.placements, everywhere))
+    _replace(base, whole)
+
+
+def _replace(target: Any, whole: Any) -> None:
+    """Other values for a tensor, which stays divided as it is; parts to be reduced become the whole."""
+    mesh, current = target._spec.mesh, target._spec.placements
+    keep = tuple(p if isinstance(p, Shard) else Replicate() for p in current)
+    target._local_tensor.copy_(redistribute_local(whole, mesh, target.shape, (Replicate(),) * mesh.ndim, keep))
+    if keep != current:
+        target._spec = DTensorSpec(mesh, keep, target._spec.tensor_meta)
+    _write_back(target)
 
 
 def _writes_lists(func: Any) -> bool:
@@ -218,15 +316,18 @@ def _writes(func: Any) -> bool:
     return _name(func).endswith("_") and not _name(func).endswith("__")
 
 
-def _has_shape(func: Any) -> bool:
-    """Whether the shape of the result is an argument, as of `view`."""
-    return any(argument.name in ("size", "shape") for argument in func._schema.arguments)
+def _with_shape(func: Any, args: Any, whole: Any, mesh: Any, placements: tuple[Placement, ...]) -> list[Any]:
+    """The arguments with the shape of this process's part of the result, where that is one of them, as of `view`."""
 
+    def is_shape(name: str, value: Any) -> bool:
+        sizes = isinstance(value, (list, tuple))
+        return sizes and (name in ("size", "shape") or (name == "sizes" and tuple(value) == tuple(whole.shape)))
 
-def _with_shape(func: Any, args: Any, shape: list[int]) -> list[Any]:
-    """The arguments with another shape of the result."""
     named = zip(func._schema.arguments, args)
-    return [shape if argument.name in ("size", "shape") else value for argument, value in named]
+    return [
+        local_shape(whole.shape, mesh, placements) if is_shape(argument.name, value) else value
+        for argument, value in named
+    ]
 
 
 def _wrap_all(kind: Any, result: Any, on_meta: Any, mesh: Any, placements: list[tuple[Placement, ...]]) -> Any:
@@ -254,9 +355,5 @@ def _in_place_by_copy(
     args, kwargs = pytree.tree_unflatten(locals_, structure)
     result = func(*args, **kwargs)
     target = values[places[0]]
-    keep = tuple(p if isinstance(p, Shard) else Replicate() for p in current[0])
-    target._local_tensor.copy_(redistribute_local(result, mesh, target.shape, everywhere, keep))
-    if any(isinstance(p, Partial) for p in current[0]):
-        meta = target._spec.tensor_meta
-        target._spec = DTensorSpec(mesh, keep, meta)
+    _replace(target, result)
     return target

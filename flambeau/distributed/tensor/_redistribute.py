@@ -14,7 +14,7 @@ from flambeau.distributed import _collectives as collectives
 from flambeau.distributed._types import ReduceOp
 from flambeau.distributed.device_mesh import DeviceMesh
 from flambeau.distributed.tensor._spec import local_shape
-from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard, _StridedShard
 
 __all__ = ["redistribute_local"]
 
@@ -29,14 +29,23 @@ def _note(kind: str, tensor: Any) -> None:
         collectives.name_next(f"c10d_functional.{kind}")
 
 
-def _chunk(tensor: Any, dim: int, count: int, index: int) -> Any:
+def _chunk(tensor: Any, placement: Shard, count: int, index: int) -> Any:
+    if isinstance(placement, _StridedShard):
+        dim, pieces = placement.dim, placement.split_factor
+        inner = tensor.unflatten(dim, (pieces, tensor.shape[dim] // pieces))
+        return _chunk(inner, Shard(dim + 1), count, index).flatten(dim, dim + 1)
+    dim = placement.dim
     size, start = Shard.local_shard_size_and_offset(tensor.shape[dim], count, index)
     return tensor.narrow(dim, min(start, tensor.shape[dim]), size).contiguous()
 
 
-def _all_gather(tensor: Any, dim: int, whole: int, group: Any) -> Any:
+def _all_gather(tensor: Any, placement: Shard, whole: int, group: Any) -> Any:
     """Parts of a dimension of size `whole`, side by side; parts may be uneven."""
-    count = group.size()
+    count, dim = group.size(), placement.dim
+    if isinstance(placement, _StridedShard):
+        pieces = placement.split_factor
+        inner = tensor.unflatten(dim, (pieces, tensor.shape[dim] // pieces))
+        return _all_gather(inner, Shard(dim + 1), whole // pieces, group).flatten(dim, dim + 1)
     full = -(-whole // count)
     sizes = [Shard.local_shard_size_and_offset(whole, count, rank)[0] for rank in range(count)]
     shape = list(tensor.shape)
@@ -64,10 +73,8 @@ def _power(op: str) -> float | None:
 
 def _reduce_scatter(tensor: Any, dim: int, op: str, group: Any) -> Any:
     count = group.size()
-    if _power(op) is not None:
-        return _chunk(_all_reduce(tensor, op, group), dim, count, group.rank())
-    if tensor.shape[dim] % count:
-        return _chunk(_all_reduce(tensor, op, group), dim, count, group.rank())
+    if _power(op) is not None or tensor.shape[dim] % count:
+        return _chunk(_all_reduce(tensor, op, group), Shard(dim), count, group.rank())
     _note("reduce_scatter_tensor", tensor)
     if tensor.is_meta:
         rows = tensor if dim == 0 else flambeau.cat(tensor.chunk(count, dim), 0)
@@ -122,19 +129,17 @@ def redistribute_local(
         wanted = target[mesh_dim]
         alone = len(opened) == 1
         if isinstance(placement, Partial):
-            if isinstance(wanted, Partial):
-                raise RuntimeError(f"[DTensor] redistribute from {placement} to {wanted} not supported yet")
-            if alone and isinstance(wanted, Shard):
+            if alone and type(wanted) is Shard:
                 return _reduce_scatter(local, wanted.dim, placement.reduce_op, group)
             local = _all_reduce(local, placement.reduce_op, group)
         elif isinstance(placement, Shard):
             outer = local_shape(shape, mesh, current[:mesh_dim])
-            local = _all_gather(local, placement.dim, outer[placement.dim], group)
+            local = _all_gather(local, placement, outer[placement.dim], group)
         current[mesh_dim] = Replicate()
     for mesh_dim in opened:
         wanted, group = target[mesh_dim], mesh.get_group(mesh_dim)
         if isinstance(wanted, Shard):
-            local = _chunk(local, wanted.dim, mesh.size(mesh_dim), mesh.get_local_rank(mesh_dim))
+            local = _chunk(local, wanted, mesh.size(mesh_dim), mesh.get_local_rank(mesh_dim))
         elif isinstance(wanted, Partial):
             local = _replicate_to_partial(local, wanted.reduce_op, group)
     return local

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flambeau.ops import record, rules, sharding, tags
-from flambeau.ops.sharding import Call, Decision
+from flambeau.ops.sharding import Call, Decision, Placement, R, Shard, _StridedShard
 
 __all__ = ["decide", "registered"]
 
@@ -60,4 +61,31 @@ def decide(name: str, args: list[Any], call: Call) -> Decision | None:
     if own is not None:
         return _by_registered(own, args, call)
     rule = _rule_of(name)
-    return None if rule is None else rule(call)
+    if rule is None:
+        return None
+    pieces = rule not in sharding.by_pieces and any(isinstance(p, _StridedShard) for p in call.placements)
+    return _by_pieces(rule, call) if pieces else rule(call)
+
+
+def _by_pieces(rule: sharding.Rule, call: Call) -> Decision | None:
+    """A rule that takes no notice of how a dimension is divided holds for divided pieces of it, too."""
+    kinds = {(p.split_factor, t.shape[p.dim]) for t, p in _pieces(call.tensors, call.placements)}
+    divisions = [p for p in call.placements if isinstance(p, Shard)]
+    if len(kinds) != 1 or not all(isinstance(p, _StridedShard) for p in divisions):
+        whole: list[Placement] = [R if isinstance(p, _StridedShard) else p for p in call.placements]
+        return rule(dataclasses.replace(call, placements=whole))
+    ((pieces, size),) = kinds
+    plain = [Shard(p.dim) if isinstance(p, Shard) else p for p in call.placements]
+    decision = rule(dataclasses.replace(call, placements=plain))
+    if decision is None:
+        return None
+    answers = []
+    for tensors, placements in zip((call.tensors, call.outputs), decision):
+        if any(isinstance(p, Shard) and t.shape[p.dim] != size for t, p in zip(tensors, placements)):
+            return None
+        answers.append([_StridedShard(p.dim, split_factor=pieces) if isinstance(p, Shard) else p for p in placements])
+    return answers[0], answers[1]
+
+
+def _pieces(tensors: Sequence[Any], placements: Sequence[Placement]) -> Iterator[tuple[Any, _StridedShard]]:
+    return ((t, p) for t, p in zip(tensors, placements) if isinstance(p, _StridedShard))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from flambeau.distributed.device_mesh import DeviceMesh
-from flambeau.distributed.tensor.placement_types import Placement, Shard
+from flambeau.distributed.tensor.placement_types import Placement, Shard, _StridedShard
 
 __all__ = ["DTensorSpec", "TensorMeta", "compute_local_shape_and_global_offset", "local_shape", "normalize_placements"]
 
@@ -63,7 +64,8 @@ def normalize_placements(
     normal: list[Placement] = []
     for placement in normalized:
         if isinstance(placement, Shard) and placement.dim < 0:
-            placement = type(placement)(placement.dim + ndim)
+            placement = copy.copy(placement)
+            placement.dim += ndim
         if isinstance(placement, Shard) and placement.dim >= max(ndim, 1):
             raise refusal(f"[DTensor] expected a dimension below {ndim} to shard along, got {placement.dim}")
         normal.append(placement)
@@ -79,9 +81,11 @@ def local_shape_and_offset(
         return [0] * len(shape), offsets
     for mesh_dim, placement in enumerate(placements):
         if isinstance(placement, Shard):
+            pieces = placement.split_factor if isinstance(placement, _StridedShard) else 1
             part, start = Shard.local_shard_size_and_offset(
-                sizes[placement.dim], mesh.size(mesh_dim), coordinate[mesh_dim]
+                sizes[placement.dim] // pieces, mesh.size(mesh_dim), coordinate[mesh_dim]
             )
+            part *= pieces
             offsets[placement.dim] += start
             sizes[placement.dim] = part
     return sizes, offsets

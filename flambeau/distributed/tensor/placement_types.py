@@ -2,7 +2,7 @@
 
 from flambeau.ops.sharding import Partial, Placement, Replicate, Shard, _StridedShard
 
-__all__ = ["Partial", "Placement", "Replicate", "Shard"]
+__all__ = ["Partial", "Placement", "Replicate", "Shard", "_StridedShard"]
 
 _Partial = Partial
 for _kind in (Partial, Placement, Replicate, Shard, _StridedShard):

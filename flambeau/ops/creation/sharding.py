@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import flambeau as fl
 from flambeau.ops.rules import sharding
-from flambeau.ops.sharding import Call, Decision, Partial, fresh, linear, pointwise, unchanged
+from flambeau.ops.sharding import Call, Decision, Partial, fresh, like_shape, linear, pointwise, unchanged
 
-sharding("clone", "contiguous", "zero_")(unchanged)
-sharding("_to_copy", "to.dtype", "to.device")(linear)
-sharding("zeros_like", "ones_like", "empty_like", "full_like", "fill_")(fresh)
+sharding("contiguous", "zero_", "empty_like")(unchanged)
+sharding("clone")(pointwise)
+sharding("zeros_like", "ones_like", "full_like", "fill_")(fresh)
+sharding("new_zeros", "new_ones", "new_full")(like_shape)
+
+
+@sharding("new_empty", "new_empty_strided")
+def new_empty(call: Call) -> Decision | None:
+    alike = tuple(call.outputs[0].shape) == tuple(call.tensors[0].shape)
+    return unchanged(call) if alike else like_shape(call)
+
+
+@sharding("_to_copy", "to.dtype", "to.device")
+def converted(call: Call) -> Decision | None:
+    """Rounding to integers commutes with maxima, not with sums."""
+    placement, target = call.placements[0], call.outputs[0].dtype
+    if isinstance(placement, Partial) and placement.reduce_op in ("max", "min") and target != fl.bool:
+        return call.first(placement)
+    exact = target.is_floating_point or target.is_complex or not call.tensors[0].dtype.is_floating_point
+    return linear(call) if exact and target != fl.bool else pointwise(call)
 
 
 @sharding("copy_")

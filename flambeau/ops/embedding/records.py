@@ -188,6 +188,14 @@ def nn_embedding_bag(
     )[0]
 
 
+def _is_class(tensor: fl.Tensor, classes: int) -> fl.Tensor:
+    # From the tensor, so that the numbers are of its kind: distributed tensors refuse plain ones beside them.
+    numbers = fl.arange(classes, device=tensor.device)
+    if type(tensor) is not fl.Tensor:
+        numbers = tensor.new_ones(classes).cumsum(0) - 1
+    return (tensor.unsqueeze(-1) == numbers).to(fl.int64)
+
+
 @composite(module="nn.functional")
 def one_hot(tensor: fl.Tensor, num_classes: int = -1) -> fl.Tensor:
     if tensor.dtype != fl.int64:
@@ -196,7 +204,7 @@ def one_hot(tensor: fl.Tensor, num_classes: int = -1) -> fl.Tensor:
         if num_classes < 0:
             raise NotImplementedError("[one_hot] expected num_classes on meta tensors, got none")
         # Computed, not only allocated: compiled functions are recorded on such tensors.
-        return (tensor.unsqueeze(-1) == fl.arange(num_classes, device=tensor.device)).to(fl.int64)
+        return _is_class(tensor, num_classes)
     if tensor.numel() == 0:
         if num_classes <= 0:
             raise RuntimeError("[one_hot] expected num_classes > 0 for an empty tensor, got none")
@@ -210,7 +218,7 @@ def one_hot(tensor: fl.Tensor, num_classes: int = -1) -> fl.Tensor:
         raise RuntimeError(f"[one_hot] expected num_classes > 0, got {num_classes}")
     elif num_classes < most:
         raise RuntimeError(f"[one_hot] expected classes below num_classes={num_classes}, got {most - 1}")
-    return (tensor.unsqueeze(-1) == fl.arange(num_classes, device=tensor.device)).to(fl.int64)
+    return _is_class(tensor, num_classes)
 
 
 # ---------------------------------------------------------------- what passes know of these operators

@@ -26,7 +26,7 @@ def _factors(left: Placement, right: Placement, batch: int) -> tuple[Placement, 
 @sharding("mm", "bmm")
 def product(call: Call) -> Decision | None:
     left, right = call.placements
-    if isinstance(left, Partial) and left.reduce_op in SUMS and right.is_replicate():
+    if isinstance(left, Partial) and left.reduce_op in SUMS and not isinstance(right, Shard):
         return [left, R], [left]
     if isinstance(right, Partial) and right.reduce_op in SUMS and left.is_replicate():
         return [R, right], [right]
@@ -40,3 +40,24 @@ def product_and_sum(call: Call) -> Decision | None:
     first, second, result = _factors(*call.placements[1:], call.tensors[1].dim() - 2)  # type: ignore[arg-type, call-arg]
     needed = broadcast(added, result.dim, call.outputs[0].dim()) if isinstance(result, Shard) else result
     return [needed, first, second], [result]
+
+
+@sharding("mv")
+def matrix_and_vector(call: Call) -> Decision | None:
+    matrix, vector = call.placements
+    if isinstance(matrix, Partial) and matrix.reduce_op in SUMS and not isinstance(vector, Shard):
+        return [matrix, R], [matrix]
+    if isinstance(vector, Partial) and vector.reduce_op in SUMS and matrix.is_replicate():
+        return [R, vector], [vector]
+    if matrix == Shard(0):
+        return [matrix, R], [matrix]
+    return ([Shard(1), Shard(0)], [Partial()]) if Shard(1) == matrix or Shard(0) == vector else call.all(R)
+
+
+@sharding("dot", "vdot")
+def dot(call: Call) -> Decision | None:
+    first, second = call.placements
+    for parts, other, needed in ((first, second, [first, R]), (second, first, [R, second])):
+        if isinstance(parts, Partial) and parts.reduce_op in SUMS and not isinstance(other, Shard):
+            return needed, [parts]
+    return (call.all(Shard(0), Partial())) if call.shard() is not None else call.all(R)

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from flambeau.ops.rules import sharding
-from flambeau.ops.sharding import Call, Decision, Partial, Shard, along, reduction, reduction_by
+from flambeau.ops.sharding import Call, Decision, Partial, Rule, Shard, along, reduction, reduction_by
 
+
+def of_parts(op: str) -> Rule:
+    """A reduction of numbers to counts or truths; those of parts are reduced by `op`."""
+    whole = reduction_by(op)
+    return lambda call: None if isinstance(call.placements[0], Partial) else whole(call)
+
+
+sharding("any")(of_parts("sum"))
+sharding("all")(of_parts("product"))
+sharding("count_nonzero")(of_parts("sum"))
 sharding("sum")(reduction_by("sum"))
 sharding("mean")(reduction_by("avg"))
 sharding("amax", "max")(reduction_by("max"))
 sharding("amin", "min")(reduction_by("min"))
 sharding("prod")(reduction_by("product"))
-sharding("max.dim", "min.dim", "var.dim", "std.dim", "argmax", "argmin")(reduction)
+sharding(
+    "max.dim", "min.dim", "var.dim", "std.dim", "var_mean.dim", "std_mean.dim", "argmax", "argmin", "_logsumexp", "nansum",
+    "nanmean",
+)(reduction)  # fmt: skip
 sharding("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")(along(lambda call: call.dims))
 
 

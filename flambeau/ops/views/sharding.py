@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from flambeau.ops.rules import sharding
-from flambeau.ops.sharding import Call, Decision, Shard, unchanged
+from flambeau.ops.sharding import Call, Decision, Shard, _StridedShard, by_pieces, unchanged
 
 sharding("alias", "detach")(unchanged)
 
@@ -90,14 +90,35 @@ def expand(call: Call, dim: int) -> int | None:
     return place if call.outputs[0].shape[place] == call.tensors[0].shape[dim] else None
 
 
+def _local(shape: Sequence[int], parts: Sequence[int]) -> list[int] | None:
+    """A shape as earlier dimensions of the mesh leave it; None where parts differ in size."""
+    even = all(size % count == 0 for size, count in zip(shape, parts))
+    return [size // count for size, count in zip(shape, parts)] if even else None
+
+
 @sharding("view", "reshape")
-@view
-def reshape(call: Call, dim: int) -> int | None:
-    """A division survives when its dimension is the first of those it is joined with or divided into."""
-    shape, result = call.tensors[0].shape, call.outputs[0].shape
-    before, size = math.prod(shape[:dim]), shape[dim]
+def reshape(call: Call) -> Decision | None:
+    """A division survives when its dimension is one of those it is joined with, or the first of those into which it is divided."""
+    placement = call.placements[0]
+    if not isinstance(placement, Shard):
+        return call.first(placement)
+    pieces = placement.split_factor if isinstance(placement, _StridedShard) else 1
+    shape, result = (_local(t.shape, c) for t, c in zip((call.tensors[0], call.outputs[0]), call.divided))
+    uneven = shape is None or result is None
+    if shape is None or result is None:
+        shape, result = call.tensors[0].shape, call.outputs[0].shape
+    front, size = math.prod(shape[: placement.dim]) * pieces, shape[placement.dim] // pieces
+    passed = 1
     for place, length in enumerate(result):
-        if length != 1 and math.prod(result[:place]) == before:
-            even = length % call.parts == 0 and size % call.parts == 0
-            return place if length == size or even else None
+        if length != 1 and passed * length > front:
+            inside, rest = front // passed, length * passed // max(front, 1)
+            even = rest % call.parts == 0 and size % call.parts == 0
+            fits = inside * passed == front and inside * rest == length and (rest == size or even)
+            if not fits or (inside > 1 and uneven):
+                return None
+            return call.first(placement, _StridedShard(place, split_factor=inside) if inside > 1 else Shard(place))
+        passed *= length
     return None
+
+
+by_pieces.add(reshape)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from cases import case, filled, main
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 MESH = {}
 
@@ -408,6 +408,10 @@ def losses():
         ),
         "cross_entropy divided": forward(lambda a, b: F.cross_entropy(a, b), logits, labels),
         "nll": forward(lambda a, b: F.nll_loss(a.log_softmax(1), b), logits, labels),
+        "weights": forward(
+            lambda a: F.cross_entropy(a, replicated(labels), weight=replicated(logits[0].abs()), reduction="sum"),
+            logits,
+        ),
     }
 
 
@@ -470,6 +474,67 @@ def two_dimensions():
         "layer_norm": run(lambda t: F.layer_norm(t, (4,))),
         "cat": run(lambda t: torch.cat([t, t], 1)),
     }
+
+
+def parts(tensor, placement):
+    """A tensor that is to be reduced, of which each process holds the same part."""
+    return DTensor.from_local(tensor.clone(), line(), [placement], run_check=False)
+
+
+@case
+def placements_of_parts():
+    """Where results lie when inputs are parts to be reduced."""
+    x, y = values(8, 4), values(8, 4).cos()
+    one = {
+        "clone": lambda t: t.clone(), "double": lambda t: t.double(), "bool": lambda t: t.bool(), "sum": lambda t: t.sum(0),
+        "mean": lambda t: t.mean(0), "amax": lambda t: t.amax(0), "amin": lambda t: t.amin(1), "prod": lambda t: t.prod(0), "neg": lambda t: -t,
+        "exp": lambda t: t.exp(), "relu": lambda t: t.relu(), "erfc": lambda t: t.erfc(), "plus": lambda t: t + 1,
+        "times": lambda t: t * 2, "over": lambda t: t / 2, "new_zeros": lambda t: t.new_zeros(8, 4), "new_full": lambda t: t.new_full((8, 4), 2.0),
+        "new_empty": lambda t: t.new_empty(8, 4), "empty_like": torch.empty_like, "zeros_like": torch.zeros_like, "view": lambda t: t.view(32),
+        "flip": lambda t: t.flip(0), "roll": lambda t: t.roll(1, 0), "pad": lambda t: F.pad(t, (1, 1)), "repeat": lambda t: t.repeat(2, 1),
+        "cat": lambda t: torch.cat([t, t]), "product": lambda t: t * t, "tril": lambda t: t.tril(), "softmax": lambda t: t.softmax(1),
+        "argmax": lambda t: t.argmax(1), "squeeze_": lambda t: t.squeeze_(),
+    }  # fmt: skip
+    two = {
+        "add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "maximum": torch.maximum, "eq": torch.eq,
+        "mm": lambda a, b: a @ b.t(), "cat": lambda a, b: torch.cat([a, b]), "copy": lambda a, b: torch.empty_like(a).copy_(b),
+    }  # fmt: skip
+    kinds = [Partial(), Partial("avg"), Partial("max"), Partial("min")]
+
+    def where(function, *tensors):
+        return tried(lambda: str(function(*tensors).placements))
+
+    replicated = lambda t: distribute_tensor(t, line(), [Replicate()])  # noqa: E731
+    return {
+        "one": {f"{name} {p}": where(function, parts(x, p)) for name, function in one.items() for p in kinds},
+        "beside a whole one": {f"{n} {p}": where(f, parts(x, p), replicated(y)) for n, f in two.items() for p in kinds[:2]},
+        "to a whole one": {f"{n} {p}": where(f, replicated(y), parts(x, p)) for n, f in two.items() for p in kinds[:2]},
+        "two": {f"{n} {p}": where(f, parts(x, p), parts(y, p)) for n, f in two.items() for p in kinds[:2] if n != "mm"},
+    }  # fmt: skip
+
+
+@case
+def joined_dimensions():
+    """Dimensions in front of a divided one are joined with it: its pieces stay where they are."""
+    functions = {
+        "flatten": lambda t: t.flatten(), "front": lambda t: t.flatten(0, 1), "back": lambda t: t.flatten(1, 2),
+        "there and back": lambda t: (t.flatten(0, 1) * 2).view(4, 8, 4), "last": lambda t: t.flatten(1, 2).unflatten(1, (8, 4)),
+        "one_hot": lambda t: F.one_hot(t.abs().long(), 3), "squeeze_": lambda t: t.unsqueeze(0).squeeze_(0),
+        "new_zeros": lambda t: t.new_zeros(4, 8, 4), "product": lambda t: t.flatten(0, 1) @ distribute_tensor(values(4, 8), t.device_mesh, [Replicate()] * t.device_mesh.ndim),
+    }  # fmt: skip
+    x = values(4, 8, 4)
+
+    def seen(function, mesh, own):
+        out = function(distribute_tensor(x, mesh, own))
+        return [str(out.placements), out.to_local(), whole(out)]
+
+    results = {}
+    for name, function in functions.items():
+        for own in [[Shard(0)], [Shard(1)], [Shard(2)]]:
+            results[f"{name} {own}"] = tried(seen, function, line(), own)
+        for own in itertools.product([Replicate(), Shard(0), Shard(1)], repeat=2):
+            results[f"{name} {own}"] = tried(seen, function, grid(), own)
+    return results
 
 
 @case
