@@ -115,7 +115,7 @@ class Call:
     parts: int  # processes along the dimension of the mesh
     in_place: bool = False  # whether the first tensor is written, whose placement then has to stay
     # Into how many parts earlier dimensions of the mesh divide each dimension of the first tensor, and of the first result.
-    divided: tuple[Sequence[int], Sequence[int]] = ((), ())
+    divided: tuple[Sequence[int], Sequence[int]] | None = None
 
     @property
     def dims(self) -> list[int]:
@@ -124,6 +124,17 @@ class Call:
         if dim is None or dim == []:
             return list(range(rank))
         return [d % max(rank, 1) for d in ([dim] if isinstance(dim, int) else dim)]
+
+    def local_shapes(self) -> tuple[list[int], list[int]] | None:
+        """Shapes of the first tensor and of the first result as earlier dimensions of the mesh leave them; None where parts differ."""
+        shapes = list(self.tensors[0].shape), list(self.outputs[0].shape)
+        if self.divided is None:
+            return shapes
+        pairs = [list(zip(shape, parts)) for shape, parts in zip(shapes, self.divided)]
+        if any(size % count for own in pairs for size, count in own):
+            return None
+        first, result = ([size // count for size, count in own] for own in pairs)
+        return first, result
 
     def all(self, needed: Placement, result: Placement | None = None) -> Decision:
         """The same for all inputs, and the same for all results."""
@@ -178,9 +189,8 @@ def linear(call: Call) -> Decision | None:
         return call.all(parts)
     if call.in_place and isinstance(first, Partial) and first.reduce_op in SUMS:
         return call.all(first)
-    if isinstance(first, Partial) and (call.shard() is None or call.in_place) and first.reduce_op in ("max", "min"):
-        return call.first(first)
-    return pointwise(call)
+    extreme = isinstance(first, Partial) and first.reduce_op in ("max", "min") and len(call.tensors) > 1
+    return call.first(first) if extreme and (call.shard() is None or call.in_place) else pointwise(call)
 
 
 def scaling(call: Call) -> Decision | None:
@@ -252,7 +262,7 @@ def reduction_by(op: str) -> Rule:
         if isinstance(placement, Partial):
             return call.first(placement) if placement.reduce_op == op else None
         if isinstance(placement, Shard) and placement.dim in call.dims:
-            earlier = call.divided[0][placement.dim] if call.divided[0] else 1
+            earlier = call.divided[0][placement.dim] if call.divided else 1
             size = call.tensors[0].shape[placement.dim] // earlier
             last_is_empty = -(-size // call.parts) * (call.parts - 1) >= size
             if (op == "avg" and size % call.parts) or (op in ("max", "min") and last_is_empty):

@@ -11,14 +11,14 @@ import flambeau as fl
 from flambeau.distributed.tensor import _dispatch, _rules
 from flambeau.ops import samples
 from flambeau.ops.rules import named_arguments, sharding
-from flambeau.ops.sharding import Call, Partial, Replicate, Shard
+from flambeau.ops.sharding import Call, Partial, Replicate, Shard, _StridedShard
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from sampled import NAMES, RECORDS, calls, operator, tensors, walk
 
 PARTS = 2
 REDUCE = {"sum": sum, "avg": lambda parts: sum(parts) / PARTS, "product": math.prod}
-NO_VALUES = {"empty_like", "uniform_", "normal_", "bernoulli.p"}
+NO_VALUES = {"empty_like", "new_empty", "new_empty_strided", "uniform_", "normal_", "bernoulli.p"}
 
 
 def ruled(name):
@@ -28,18 +28,26 @@ def ruled(name):
 
 def divided(tensor, placement):
     """The parts of a tensor that lies so."""
+    if isinstance(placement, _StridedShard):
+        pieces = tensor.unflatten(placement.dim, (placement.split_factor, -1))
+        return [part.flatten(placement.dim, placement.dim + 1) for part in divided(pieces, Shard(placement.dim + 1))]
     if isinstance(placement, Shard):
         full = -(-tensor.shape[placement.dim] // PARTS)
         starts = [min(k * full, tensor.shape[placement.dim]) for k in range(PARTS)]
         ends = [*starts[1:], tensor.shape[placement.dim]]
         return [tensor.narrow(placement.dim, s, e - s).clone() for s, e in zip(starts, ends)]
     if isinstance(placement, Partial):
+        if placement.reduce_op == "max":
+            return [tensor - 1, tensor.clone()]
         share = tensor * 0.25 if placement.reduce_op == "sum" else tensor * 0.5
         return [share, tensor - share] if placement.reduce_op == "sum" else [share, tensor * 2 - share]
     return [tensor.clone() for _ in range(PARTS)]
 
 
 def whole(parts, placement):
+    if isinstance(placement, _StridedShard):
+        inner = [part.unflatten(placement.dim, (placement.split_factor, -1)) for part in parts]
+        return fl.cat(inner, placement.dim + 1).flatten(placement.dim, placement.dim + 1)
     if isinstance(placement, Shard):
         return fl.cat(parts, placement.dim)
     if isinstance(placement, Partial):
@@ -54,7 +62,8 @@ def whole(parts, placement):
 
 def choices(tensor):
     floating = tensor.is_floating_point() or tensor.is_complex()
-    return [Replicate(), *map(Shard, range(tensor.dim())), *([Partial("sum"), Partial("avg")] if floating else [])]
+    parts = [Partial("sum"), Partial("avg"), *([Partial("max")] if tensor.is_floating_point() else [])]
+    return [Replicate(), *map(Shard, range(tensor.dim())), *(parts if floating else [])]
 
 
 def check(name, given, placements):
@@ -78,8 +87,9 @@ def check(name, given, placements):
     for rank in range(PARTS):
         values = iter(local[rank])
         args, kwargs = walk(given, lambda t, values=values: next(values))
-        if wanted and _dispatch._has_shape(func):
-            args = _dispatch._with_shape(func, args, list(divided(wanted[0], lies[0])[rank].shape))
+        if wanted:
+            own = lambda rank=rank: list(divided(wanted[0], lies[0])[rank].shape)  # noqa: E731
+            args = _dispatch._with_shape(func, args, wanted[0].shape, own)
         results.append(tensors(func(*args, **kwargs)))
     for parts, placement, want in zip(zip(*results), lies, wanted):
         got = whole(list(parts), placement)

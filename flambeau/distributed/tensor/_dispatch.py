@@ -190,7 +190,8 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         locals_[place] = _local(values[place], kind, mesh, own, target)
     local_args, local_kwargs = pytree.tree_unflatten(locals_, structure)
     if outputs:
-        local_args = _with_shape(func, local_args, outputs[0], mesh, output_placements[0])
+        whole, lies = outputs[0].shape, output_placements[0]
+        local_args = _with_shape(func, local_args, whole, lambda: local_shape(whole, mesh, lies))
     result = func(*local_args, **local_kwargs)
     if _writes(func):
         _write_back(args[0])
@@ -316,18 +317,15 @@ def _writes(func: Any) -> bool:
     return _name(func).endswith("_") and not _name(func).endswith("__")
 
 
-def _with_shape(func: Any, args: Any, whole: Any, mesh: Any, placements: tuple[Placement, ...]) -> list[Any]:
+def _with_shape(func: Any, args: Any, whole: Any, shape: Callable[[], list[int]]) -> list[Any]:
     """The arguments with the shape of this process's part of the result, where that is one of them, as of `view`."""
 
     def is_shape(name: str, value: Any) -> bool:
         sizes = isinstance(value, (list, tuple))
-        return sizes and (name in ("size", "shape") or (name == "sizes" and tuple(value) == tuple(whole.shape)))
+        return sizes and (name in ("size", "shape") or (name == "sizes" and tuple(value) == tuple(whole)))
 
     named = zip(func._schema.arguments, args)
-    return [
-        local_shape(whole.shape, mesh, placements) if is_shape(argument.name, value) else value
-        for argument, value in named
-    ]
+    return [shape() if is_shape(argument.name, value) else value for argument, value in named]
 
 
 def _wrap_all(kind: Any, result: Any, on_meta: Any, mesh: Any, placements: list[tuple[Placement, ...]]) -> Any:

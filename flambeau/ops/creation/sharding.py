@@ -22,7 +22,12 @@ def new_empty(call: Call) -> Decision | None:
 def converted(call: Call) -> Decision | None:
     """Rounding to integers commutes with maxima, not with sums."""
     placement, target = call.placements[0], call.outputs[0].dtype
-    if isinstance(placement, Partial) and placement.reduce_op in ("max", "min") and target != fl.bool:
+    if (
+        isinstance(placement, Partial)
+        and placement.reduce_op in ("max", "min")
+        and target != fl.bool
+        and not target.is_complex
+    ):
         return call.first(placement)
     exact = target.is_floating_point or target.is_complex or not call.tensors[0].dtype.is_floating_point
     return linear(call) if exact and target != fl.bool else pointwise(call)

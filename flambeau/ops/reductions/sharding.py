@@ -7,13 +7,14 @@ from flambeau.ops.sharding import Call, Decision, Partial, Rule, Shard, along, r
 
 
 def of_parts(op: str) -> Rule:
-    """A reduction of numbers to counts or truths; those of parts are reduced by `op`."""
+    """A reduction of numbers to counts or truths, of which those of parts are reduced by `op`. One truth is the largest of all, all are the
+    smallest: sums of truths would go on as counts."""
     whole = reduction_by(op)
     return lambda call: None if isinstance(call.placements[0], Partial) else whole(call)
 
 
-sharding("any")(of_parts("sum"))
-sharding("all")(of_parts("product"))
+sharding("any")(of_parts("max"))
+sharding("all")(of_parts("min"))
 sharding("count_nonzero")(of_parts("sum"))
 sharding("sum")(reduction_by("sum"))
 sharding("mean")(reduction_by("avg"))

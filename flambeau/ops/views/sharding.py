@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from flambeau.ops.rules import sharding
 from flambeau.ops.sharding import Call, Decision, Shard, _StridedShard, by_pieces, unchanged
@@ -90,12 +90,6 @@ def expand(call: Call, dim: int) -> int | None:
     return place if call.outputs[0].shape[place] == call.tensors[0].shape[dim] else None
 
 
-def _local(shape: Sequence[int], parts: Sequence[int]) -> list[int] | None:
-    """A shape as earlier dimensions of the mesh leave it; None where parts differ in size."""
-    even = all(size % count == 0 for size, count in zip(shape, parts))
-    return [size // count for size, count in zip(shape, parts)] if even else None
-
-
 @sharding("view", "reshape")
 def reshape(call: Call) -> Decision | None:
     """A division survives when its dimension is one of those it is joined with, or the first of those into which it is divided."""
@@ -103,10 +97,8 @@ def reshape(call: Call) -> Decision | None:
     if not isinstance(placement, Shard):
         return call.first(placement)
     pieces = placement.split_factor if isinstance(placement, _StridedShard) else 1
-    shape, result = (_local(t.shape, c) for t, c in zip((call.tensors[0], call.outputs[0]), call.divided))
-    uneven = shape is None or result is None
-    if shape is None or result is None:
-        shape, result = call.tensors[0].shape, call.outputs[0].shape
+    even_shapes = call.local_shapes()
+    shape, result = even_shapes or (list(call.tensors[0].shape), list(call.outputs[0].shape))
     front, size = math.prod(shape[: placement.dim]) * pieces, shape[placement.dim] // pieces
     passed = 1
     for place, length in enumerate(result):
@@ -114,7 +106,7 @@ def reshape(call: Call) -> Decision | None:
             inside, rest = front // passed, length * passed // max(front, 1)
             even = rest % call.parts == 0 and size % call.parts == 0
             fits = inside * passed == front and inside * rest == length and (rest == size or even)
-            if not fits or (inside > 1 and uneven):
+            if not fits or (inside > 1 and even_shapes is None):
                 return None
             return call.first(placement, _StridedShard(place, split_factor=inside) if inside > 1 else Shard(place))
         passed *= length
