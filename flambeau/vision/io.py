@@ -8,6 +8,7 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor
+from flambeau.vision import _deep_png
 
 
 class ImageReadMode(enum.Enum):
@@ -37,8 +38,11 @@ def _decode(op: str, input: Any, mode: Any, exif: bool, formats: Any = None) -> 
     from flambeau.vision.transforms.functional import pil_to_tensor
 
     _check_bytes(op, input)
+    data = input.numpy().tobytes()
+    if _deep_png.is_deep(data) and formats in (None, ("PNG",)):
+        return _decode_deep(data, _mode(mode).value, exif)
     try:
-        image = Image.open(io.BytesIO(input.numpy().tobytes()), formats=formats)
+        image = Image.open(io.BytesIO(data), formats=formats)
         image.load()
     except (UnidentifiedImageError, OSError, SyntaxError) as error:
         raise RuntimeError(f"[{op}] expected an image of a known format, got other bytes: {error}") from None
@@ -51,6 +55,23 @@ def _decode(op: str, input: Any, mode: Any, exif: bool, formats: Any = None) -> 
         image = image.convert(wanted)  # type: ignore[assignment]
     pixels = pil_to_tensor(image)
     return pixels.to(flambeau.uint16) if pixels.dtype in (flambeau.int16, flambeau.int32) else pixels
+
+
+# How an orientation that a camera notes is undone: exchanged sides, then flipped dimensions.
+_TURNS = {2: (False, [2]), 3: (False, [1, 2]), 4: (False, [1]), 5: (True, []), 6: (True, [2]), 7: (True, [1, 2]), 8: (True, [1])}  # fmt: skip
+
+
+def _decode_deep(data: bytes, channels: int, exif: bool) -> Tensor:
+    """The pixels of a PNG with 16 bits a channel, as uint16."""
+    from PIL import Image
+
+    pixels = _deep_png.decode(data)
+    pixels = _deep_png.with_channels(pixels, channels or pixels.shape[2])
+    image = flambeau.from_numpy(pixels.transpose(2, 0, 1).copy())
+    if exif:
+        exchanged, flipped = _TURNS.get(Image.open(io.BytesIO(data)).getexif().get(0x0112, 1), (False, []))
+        image = (image.transpose(1, 2) if exchanged else image).flip(flipped).contiguous()
+    return image
 
 
 def read_file(path: Any) -> Tensor:
@@ -152,6 +173,12 @@ def write_jpeg(input: Tensor, filename: Any, quality: int = 75) -> None:
     write_file(filename, encode_jpeg(input, quality))
 
 
+def _on_the_host(images: list[Tensor], *args: Any) -> Any:
+    raise NotImplementedError(
+        "[vision.io] expected JPEG images on the CPU, where they are read and written, got a device"
+    )
+
+
 def register_operators() -> None:
     """`ops.image`, under the names of torchvision's own extension for images."""
     from flambeau import library
@@ -169,6 +196,8 @@ def register_operators() -> None:
         "encode_jpeg": ("(Tensor input, int quality) -> Tensor", encode_jpeg),
         "read_file": ("(str path) -> Tensor", read_file),
         "write_file": ("(str filename, Tensor data) -> ()", write_file),
+        "decode_jpegs_cuda": ("(Tensor[] encoded_images, int mode, Device device) -> Tensor[]", _on_the_host),
+        "encode_jpegs_cuda": ("(Tensor[] decoded_images, int quality) -> Tensor[]", _on_the_host),
     }
     for name, (schema, function) in operators.items():
         library.define(f"image::{name}", schema)

@@ -330,3 +330,20 @@ def test_modules_within_are_prepared_too():
     model = Holder()
     assert torch.jit.script(model)(torch.ones(1)).item() == 5
     assert type(model.several[0]) is Variadic and model.several[0] is model.shared
+
+
+def test_operators_without_results_are_called():
+    calls = []
+    library = torch.library.Library("scripted_notes", "DEF")
+    library.define("note(Tensor x, str text) -> ()")
+    library.impl("note", lambda x, text: calls.append(text), "CompositeImplicitAutograd")
+
+    def program(x: Tensor, text: str):
+        torch.ops.scripted_notes.note(x, text)
+        torch.ops.scripted_notes.note(x + 1, text)
+        return x
+
+    scripted = torch.jit.script(program)
+    for _ in range(3):
+        scripted(torch.ones(1), "here")
+    assert calls == ["here"] * 6

@@ -17,7 +17,7 @@ _EFFECTS = {
 
 def has_effects(node: Node) -> bool:
     """Whether a node does more than compute its outputs."""
-    if node._kind in _EFFECTS or (not node._outputs and not node._blocks and node._kind.startswith("aten::")):
+    if node._kind in _EFFECTS or not (node._outputs or node._blocks or node._kind.startswith("prim::")):
         return True
     if node.call is not None and getattr(node.call, "is_mutable", False):
         return True

@@ -123,7 +123,7 @@ def nn_interpolate(
         )
     kernel, dims = MODES.get(mode, ("", ()))
     if not dims:
-        raise NotImplementedError(f"[interpolate] expected a mode among {', '.join(MODES)}, got {mode!r}")
+        raise NotImplementedError(f"[interpolate] expected a mode among {', '.join(MODES)}, got {mode}")
     if input.dim() not in dims:
         wanted = " or ".join(map(str, dims))
         raise NotImplementedError(
