@@ -56,3 +56,11 @@ def test_rounded_quotients_have_a_derivative_of_zero_even_of_nan(dtype, mode):
     out = fl.div(x, x, rounding_mode=mode)
     assert out.requires_grad
     assert fl.autograd.grad((out * 0.5).sin().sum(), x)[0].tolist() == [0.0, 0.0]
+
+
+def test_distances_of_nothing_have_a_history():
+    x = fl.ones(3, 0, requires_grad=True)
+    distances = fl.nn.functional.pdist(x)
+    assert distances.tolist() == [0.0] * 3 and distances.requires_grad
+    distances.sum().backward()
+    assert x.grad.shape == (3, 0)

@@ -158,6 +158,12 @@ FAULTS = [
         holds=_non_finite,
     ),
     Fault(
+        "what is scattered into windows that overlap is seen in all of them, though they are copied",
+        "lib.arange(4).unfold(0, 2, 1).select_scatter(lib.zeros(3, dtype=lib.int64), 1, 0)",
+        r"(diagonal|select|slice)_scatter",
+        holds=lambda program, *call: "unfold" in str(program.lines) or _expanded(program, *call),
+    ),
+    Fault(
         "any dimension of an empty tensor is accepted",
         "lib.ones(0).roll(1, -2).shape",
         r"roll|take_along|diff|cum|flip",
@@ -170,9 +176,9 @@ FAULTS = [
         holds=_refused_complex,
     ),
     Fault(
-        "products of bools and pools of bytes are accepted where they are empty",
+        "products of bools, pools of bytes and softmax of integers are accepted where they are empty",
         "lib.ones(0, 2, dtype=lib.bool) @ lib.ones(2, 0, dtype=lib.bool)",
-        r"@|pool|baddbmm|addmm",
+        r"@|pool|baddbmm|addmm|softmax",
         holds=_refused_empty,
     ),
     Fault(
@@ -250,6 +256,15 @@ FAULTS = [
         r"\b(std|std_mean)\b",
         True,
         _expanded,
+    ),
+    Fault(
+        "the similarity of vectors of one element does not change; its derivatives are zero or rounding errors",
+        _SECOND.format(
+            "lib.nn.functional.cosine_similarity(x, lib.tensor([[1.7]]), dim=0).sum()", "lib.tensor([[1.3]])"
+        ),
+        r"cosine_similarity",
+        True,
+        lambda program, k, theirs, ours: _second_only(program, k, theirs, ours) and "1" in str(program.inputs),
     ),
     Fault(
         "derivatives of singular matrices",
