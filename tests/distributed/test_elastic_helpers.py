@@ -1,5 +1,13 @@
 """Helpers of jobs whose number of processes changes."""
 
+import multiprocessing
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
 import pytest
 
 import flambeau as fl
@@ -52,3 +60,105 @@ def test_modules_are_found_under_the_paths_of_their_parts():
         "_tensor.api": "DTensor", "elastic.multiprocessing.errors.error_handler": "ErrorHandler",
     }.items():  # fmt: skip
         assert hasattr(importlib.import_module(f"{fl.__name__}.distributed.{path}"), name)
+
+
+def sleeps_after_its_deadline(queue, path):
+    from flambeau.distributed.elastic import timer
+
+    timer.configure(timer.LocalTimerClient(queue))
+    with timer.expires(after=30):
+        pass
+    with timer.expires(after=0.2, scope="too long"):
+        time.sleep(60)
+
+
+def test_a_worker_that_is_late_is_ended():
+    from flambeau.distributed.elastic import timer
+
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    server = timer.LocalTimerServer(queue, max_interval=0.05)
+    server.start()
+    worker = context.Process(target=sleeps_after_its_deadline, args=(queue, None))
+    worker.start()
+    worker.join(60)
+    server.stop()
+    assert worker.exitcode == -signal.SIGKILL
+    with pytest.raises(RuntimeError, match="configure timer client"), timer.expires(after=1):
+        pass
+
+
+def test_deadlines_over_a_named_pipe(tmp_path):
+    from flambeau.distributed.elastic import timer
+
+    path = str(tmp_path / "timers")
+    server = timer.FileTimerServer(path, "run", max_interval=0.05)
+    server.start()
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    client = timer.FileTimerClient(path)
+    with timer.expires(after=30, client=client):
+        server.register_timers([timer.FileTimerRequest(sleeper.pid, "scope", time.time() - 1)])
+        assert sleeper.wait(20) == -signal.SIGKILL
+    server.stop()
+    with pytest.raises(BrokenPipeError):
+        client.acquire("scope", time.time() + 1)
+
+
+def doubled_rank(factor):
+    return factor * int(os.environ["RANK"])
+
+
+def fails_once(folder):
+    path = pathlib.Path(folder) / "tried"
+    if int(os.environ["RANK"]) == 0 and not path.exists():
+        path.write_text("")
+        raise ValueError("not yet")
+    return int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+
+
+def test_an_agent_runs_workers_and_restarts_them(tmp_path):
+    from flambeau.distributed.elastic.agent.server import LocalElasticAgent, WorkerSpec, WorkerState
+
+    spec = WorkerSpec(role="trainer", local_world_size=2, rdzv_handler=None, entrypoint=doubled_rank, args=(2,))
+    agent = LocalElasticAgent(spec)
+    result = agent.run()
+    assert result.state == WorkerState.SUCCEEDED and not result.is_failed() and result.return_values == {0: 0, 1: 2}
+    assert [worker.global_rank for worker in agent.get_worker_group().workers] == [0, 1]
+    spec = WorkerSpec("trainer", 2, None, entrypoint=fails_once, args=(str(tmp_path),), max_restarts=1)
+    assert LocalElasticAgent(spec).run().return_values == {0: 1, 1: 1}
+    (tmp_path / "tried").unlink()
+    spec = WorkerSpec("trainer", 2, None, entrypoint=fails_once, args=(str(tmp_path),), max_restarts=0)
+    failed = LocalElasticAgent(spec).run()
+    assert failed.is_failed() and 0 in failed.failures
+
+
+def test_streams_of_the_process_go_to_files(tmp_path):
+    from flambeau.distributed.elastic.multiprocessing.redirects import redirect_stdout
+
+    with redirect_stdout(str(tmp_path / "out")):
+        os.write(1, b"from below\n")
+        subprocess.run(["echo", "from a child"], check=True)
+    assert (tmp_path / "out").read_text() == "from below\nfrom a child\n"
+
+
+def test_state_dicts_are_copied_and_compared():
+    from flambeau.distributed import _state_dict_utils as utils
+
+    state = {"w": fl.arange(4.0), "inner": [{"n": 3, "v": fl.ones(2)}]}
+    fresh = utils._create_cpu_state_dict(state)
+    assert utils._check_state_dict_similarity(state, fresh) and fresh["w"].data_ptr() != state["w"].data_ptr()
+    copied = utils._copy_state_dict(state, fresh)
+    assert copied["w"] is fresh["w"] and fl.equal(fresh["inner"][0]["v"], fl.ones(2))
+    with pytest.raises(utils.CompanionMismatch):
+        utils._copy_state_dict(state, {"w": fl.ones(4)})
+
+
+def test_tables_of_schedules_are_read():
+    from flambeau.distributed.pipelining import schedules
+
+    action = schedules._Action.from_str("1F0")
+    assert action == schedules._Action(1, schedules.FORWARD, 0) and str(action) == "1F0"
+    assert schedules._Action.from_str("2SEND_B3") == schedules._Action(2, schedules.SEND_B, 3)
+    assert schedules._Action.from_str("0UNSHARD").microbatch_index is None and schedules._Action.from_str("") is None
+    with pytest.raises(RuntimeError, match="Invalid action string"):
+        schedules._Action.from_str("F")

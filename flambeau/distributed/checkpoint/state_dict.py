@@ -260,3 +260,21 @@ def set_state_dict(
     """Loads what `get_state_dict` gave."""
     set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return set_model_state_dict(model, model_state_dict, options=options)
+
+
+def _patch_model_state_dict(model: nn.Module, *, options: StateDictOptions | None = None) -> None:
+    """`model.state_dict()` and `load_state_dict` become those of this module."""
+    model.state_dict = lambda *_, **__: get_model_state_dict(model, options=options)  # type: ignore[method-assign]
+    model.load_state_dict = lambda state, *_, **__: set_model_state_dict(model, state, options=options)  # type: ignore[method-assign]
+
+
+def _patch_optimizer_state_dict(model: nn.Module, *, optimizers: Any, options: StateDictOptions | None = None) -> None:
+    """The same for optimizers; the first one's methods are those of all together."""
+    listed = [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
+
+    def load(state: Any) -> None:
+        set_optimizer_state_dict(model, listed, state, options=options)
+
+    for optimizer in listed:
+        optimizer.state_dict = lambda: get_optimizer_state_dict(model, listed, options=options)  # type: ignore[method-assign]
+        optimizer.load_state_dict = load  # type: ignore[method-assign]

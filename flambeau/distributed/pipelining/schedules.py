@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import enum
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import flambeau
 from flambeau.distributed.pipelining.microbatch import merge_chunks, split_args_kwargs_into_chunks
@@ -16,6 +19,56 @@ __all__ = [
 ]  # fmt: skip
 
 Action = tuple[str, int, int]  # "F" or "B", stage, microbatch
+
+
+class _ComputationType(enum.Enum):
+    """What an action of a schedule does, by the letters of tables of schedules."""
+
+    FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, UNSHARD, RESHARD = "F", "I", "W", "UNSHARD", "RESHARD"
+    SEND_F, RECV_F, SEND_B, RECV_B = "SEND_F", "RECV_F", "SEND_B", "RECV_B"
+    FULL_BACKWARD, OVERLAP_F_B, REDUCE_GRAD = "B", "OVERLAP_F_B", "REDUCE_GRAD"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+FORWARD, BACKWARD_INPUT, BACKWARD_WEIGHT = (
+    _ComputationType.FORWARD, _ComputationType.BACKWARD_INPUT, _ComputationType.BACKWARD_WEIGHT,
+)  # fmt: skip
+UNSHARD, RESHARD, REDUCE_GRAD = _ComputationType.UNSHARD, _ComputationType.RESHARD, _ComputationType.REDUCE_GRAD
+SEND_F, RECV_F, SEND_B, RECV_B = (
+    _ComputationType.SEND_F, _ComputationType.RECV_F, _ComputationType.SEND_B, _ComputationType.RECV_B,
+)  # fmt: skip
+FULL_BACKWARD, OVERLAP_F_B = _ComputationType.FULL_BACKWARD, _ComputationType.OVERLAP_F_B
+_NOTATION = re.compile(
+    r"(\d+)(" + "|".join(sorted((kind.value for kind in _ComputationType), key=len, reverse=True)) + r")(\d*)"
+)
+
+
+class _Action(NamedTuple):
+    """An action as tables of schedules write it: "1F0" is the forward pass of stage 1 for microbatch 0."""
+
+    stage_index: int
+    computation_type: _ComputationType
+    microbatch_index: int | None = None
+    sub_actions: tuple[_Action, ...] | None = None
+
+    def __repr__(self) -> str:
+        number = "" if self.microbatch_index is None else self.microbatch_index
+        return f"{self.stage_index}{self.computation_type}{number}"
+
+    @staticmethod
+    def from_str(action_string: str) -> _Action | None:
+        text = action_string.strip()
+        if not text:
+            return None
+        match = _NOTATION.fullmatch(text)
+        if match is None:
+            raise RuntimeError(
+                f"[pipelining] Invalid action string: {action_string}, should be formatted as 'stage''action type'(microbatch)"
+            )
+        stage, kind, number = match.groups()
+        return _Action(int(stage), _ComputationType(kind), int(number) if number else None)
 
 
 class _Schedule:
@@ -227,6 +280,34 @@ class ScheduleDualPipeV(ScheduleZBVZeroBubble):
     """Stages placed as in `ScheduleZBVZeroBubble`; forward and backward passes are not overlapped with each other."""
 
 
+class _PipelineScheduleRuntime(PipelineScheduleMulti):
+    """Plays a table of actions, a row for each rank. A backward pass that the table divides runs where the gradients of inputs are due."""
+
+    pipeline_order: dict[int, list[_Action | None]]
+
+    def _load_csv(self, filename: str, format: str = "compute_only") -> None:
+        if format not in ("compute_only", "compute_comms"):
+            raise AssertionError(f"[pipelining] expected the format 'compute_only' or 'compute_comms', got {format!r}")
+        with open(filename, newline="") as file:
+            rows = [[_Action.from_str(cell) for cell in row] for row in csv.reader(file)]
+        self.pipeline_order = dict(enumerate(rows))
+
+    def _prepare_schedule_with_comms(
+        self, actions: dict[int, list[_Action | None]], format: str = "compute_only"
+    ) -> None:
+        self.pipeline_order = {rank: list(row) for rank, row in actions.items()}
+
+    def actions(self) -> list[Action]:
+        kinds = {FORWARD: "F", FULL_BACKWARD: "B", BACKWARD_INPUT: "B"}
+        own = self.pipeline_order[next(iter(self._stages.values())).group_rank]
+        return [
+            (kinds[a.computation_type], a.stage_index, a.microbatch_index or 0)
+            for a in own
+            if a is not None and a.computation_type in kinds
+        ]
+
+
+_PipelineSchedule = _Schedule
 _CLASSES: dict[str, type[_Schedule]] = {
     "gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "loopedbfs": ScheduleLoopedBFS,
     "interleaved1f1b": ScheduleInterleaved1F1B, "interleavedzerobubble": ScheduleInterleavedZeroBubble,

@@ -8,9 +8,13 @@ from functools import partial
 from typing import Any
 
 from flambeau import nn
+from flambeau.autograd.graph import save_on_cpu
 from flambeau.utils.checkpoint import checkpoint
 
-__all__ = ["CheckpointImpl", "CheckpointWrapper", "apply_activation_checkpointing", "checkpoint_wrapper"]
+__all__ = [
+    "ActivationWrapper", "CheckpointImpl", "CheckpointWrapper", "OffloadWrapper", "apply_activation_checkpointing",
+    "checkpoint_wrapper", "offload_wrapper",
+]  # fmt: skip
 
 _CHECKPOINT_WRAPPED_MODULE = "_checkpoint_wrapped_module"
 _CHECKPOINT_PREFIX = _CHECKPOINT_WRAPPED_MODULE + "."
@@ -21,26 +25,17 @@ class CheckpointImpl(enum.Enum):
     NO_REENTRANT = enum.auto()
 
 
-class CheckpointWrapper(nn.Module):
-    """Calls its module through `utils.checkpoint`."""
+class ActivationWrapper(nn.Module):
+    """Stands for a module, under whose names parameters are found."""
 
-    def __init__(
-        self,
-        mod: nn.Module,
-        checkpoint_impl: CheckpointImpl = CheckpointImpl.NO_REENTRANT,
-        checkpoint_fn: Any = None,
-        **options: Any,
-    ) -> None:
+    def __init__(self, mod: nn.Module) -> None:
         super().__init__()
         self._checkpoint_wrapped_module = mod
-        self.checkpoint_impl = checkpoint_impl
-        reentrant = checkpoint_impl == CheckpointImpl.REENTRANT
-        self.checkpoint_fn = partial(checkpoint_fn or partial(checkpoint, use_reentrant=reentrant), **options)
         self.register_state_dict_post_hook(self._without_prefix)
         self.register_load_state_dict_pre_hook(self._with_prefix)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.checkpoint_fn(self._checkpoint_wrapped_module, *args, **kwargs)
+        raise NotImplementedError(f"[{type(self).__name__}] expected a class with a forward")
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -68,6 +63,37 @@ class CheckpointWrapper(nn.Module):
                 state[f"{prefix}{_CHECKPOINT_PREFIX}{key[len(prefix) :]}"] = state.pop(key)
 
 
+class CheckpointWrapper(ActivationWrapper):
+    """Calls its module through `utils.checkpoint`."""
+
+    def __init__(
+        self,
+        mod: nn.Module,
+        checkpoint_impl: CheckpointImpl = CheckpointImpl.NO_REENTRANT,
+        checkpoint_fn: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(mod)
+        self.checkpoint_impl = checkpoint_impl
+        reentrant = checkpoint_impl == CheckpointImpl.REENTRANT
+        self.checkpoint_fn = partial(checkpoint_fn or partial(checkpoint, use_reentrant=reentrant), **options)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.checkpoint_fn(self._checkpoint_wrapped_module, *args, **kwargs)
+
+
+class OffloadWrapper(ActivationWrapper):
+    """Calls its module with activations kept in the memory of the host until backward."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        with save_on_cpu(pin_memory=True):
+            return self._checkpoint_wrapped_module(*args, **kwargs)
+
+
+def offload_wrapper(module: nn.Module) -> nn.Module:
+    return OffloadWrapper(module)
+
+
 def checkpoint_wrapper(
     module: nn.Module,
     checkpoint_impl: CheckpointImpl = CheckpointImpl.NO_REENTRANT,
@@ -87,5 +113,5 @@ def apply_activation_checkpointing(
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             chosen = check_fn(child) if auto_wrap_policy is None else auto_wrap_policy(child, False, 0)
-            if chosen and not isinstance(child, CheckpointWrapper) and not isinstance(parent, CheckpointWrapper):
+            if chosen and not isinstance(child, ActivationWrapper) and not isinstance(parent, ActivationWrapper):
                 setattr(parent, name, checkpoint_wrapper_fn(child))

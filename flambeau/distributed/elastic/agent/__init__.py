@@ -1,0 +1,1 @@
+"""Agents: one for each node, which starts and watches its workers."""
