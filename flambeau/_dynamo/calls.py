@@ -33,6 +33,7 @@ from flambeau._dynamo import (
     breaks,
     config,
     draws,
+    float_facts,
     gradients,
     mappings,
     new_modules,
@@ -454,6 +455,8 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
     if isinstance(owner, types.ModuleType) or owner is None:
         if function in SAFE:
             if not kwargs and size_floats.apply_to(function, *args):
+                return native(tracer.builder.call_number, function, *args)
+            if not kwargs and float_facts.is_math(function, args):
                 return native(tracer.builder.call_number, function, *args)
             if size_floats.is_whole(function, args):
                 return native(function, args[0].of_sizes)

@@ -16,7 +16,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import arrays, breaks, gradients, mappings, size_floats, wrappers
+from flambeau._dynamo import arrays, breaks, float_facts, gradients, mappings, size_floats, wrappers
 from flambeau._dynamo.arrays import ArrayMethod
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import (
@@ -293,6 +293,8 @@ def _number(tracer: Tracer, cls: Any, args: Args, kwargs: Kwargs) -> Any:
         return args[0]
     if cls is int and len(args) == 1 and size_floats.is_whole(math.trunc, args):
         return native(math.trunc, args[0].of_sizes)
+    if cls is int and len(args) == 1 and type(args[0]) is TracedNumber and float_facts.origin(args[0]) is not None:
+        return native(int, args[0])
     if cls is float and len(args) == 1 and type(args[0]) is SymInt and size_floats.apply_to(float, args[0]):
         return native(tracer.builder.call_number, float, args[0])
     if cls is float and len(args) == 1 and type(args[0]) is TracedNumber and type(args[0].hint) is float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo import breaks, overriding, scalars, size_floats, wrappers
+from flambeau._dynamo import breaks, float_facts, overriding, scalars, size_floats, wrappers
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import CONSTANTS, LITERALS, Function, OverridableFunction, Size, is_result_tuple
 from flambeau._dynamo.sizes import SYMBOLIC, Sizes, SymbolicSize, SymInt
@@ -145,7 +145,9 @@ class GraphBuilder:
         node = self.add_node("call_function", function, args, {})
         node.meta["example_value"] = result
         unknown = [a.unknown for a in args if isinstance(a, TracedNumber) and a.unknown]
-        return TracedNumber(self.tracer, node, result, None, roots, next(iter(sorted(unknown)), None))
+        number = TracedNumber(self.tracer, node, result, None, roots, next(iter(sorted(unknown)), None))
+        number.computed = float_facts.computed(function, args)
+        return number
 
     def add_input(self, value: Any, source: Source) -> TracedTensor:
         if not self.inputs:

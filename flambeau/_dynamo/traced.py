@@ -6,13 +6,14 @@ functions handed to native code are `Interpreted`, and suspended generators are 
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flambeau import _C
-from flambeau._dynamo import breaks
+from flambeau._dynamo import breaks, float_facts
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.bytecode import runs_code_on_exit
 
@@ -150,7 +151,7 @@ class TracedNumber:
     It can be calculated with; where its value decides something, the floats it came from are guarded.
     """
 
-    __slots__ = ("tracer", "node", "hint", "source", "roots", "unknown", "of_sizes")
+    __slots__ = ("tracer", "node", "hint", "source", "roots", "unknown", "of_sizes", "computed")
 
     def __init__(
         self,
@@ -169,6 +170,7 @@ class TracedNumber:
         self.roots = roots
         self.unknown = unknown  # read from a tensor or drawn: the hint means nothing
         self.of_sizes = of_sizes  # how it is computed, if from sizes alone
+        self.computed: Any = None  # the one source that it is computed from, and how
 
     def specialize(self) -> float:
         """The value, assumed from now on."""
@@ -185,10 +187,15 @@ class TracedNumber:
         return self.specialize()
 
     def __int__(self) -> int:
-        return int(self.specialize())
+        return int(self.decide(int))
 
     def __bool__(self) -> bool:
-        return bool(self.specialize())
+        return bool(self.decide(bool))
+
+    def decide(self, function: Callable[..., Any], *others: Any) -> Any:
+        """What a function makes of the number, assumed from now on: the number itself may be another."""
+        known = float_facts.decide(function, (self, *others), (self.hint, *others))
+        return function(self.specialize(), *others) if known is None else known[0]
 
     def __hash__(self) -> int:
         return hash(self.specialize())
@@ -227,8 +234,17 @@ def _define_arithmetic() -> None:
     for name in "floordiv mod pow".split():
         setattr(TracedNumber, f"__{name}__", exact(getattr(operator, name), False))
         setattr(TracedNumber, f"__r{name}__", exact(getattr(operator, name), True))
+
+    def comparison(function: Callable[..., Any]) -> Callable[..., Any]:
+        def method(self: Any, other: Any) -> Any:
+            if type(other) in (int, float, bool):
+                return self.decide(function, other)
+            return function(plain(self), plain(other))
+
+        return method
+
     for name in "lt le gt ge eq ne".split():
-        setattr(TracedNumber, f"__{name}__", exact(getattr(operator, name), False))
+        setattr(TracedNumber, f"__{name}__", comparison(getattr(operator, name)))
     for name in "neg pos abs".split():
         function = getattr(operator, name)
         setattr(
@@ -236,8 +252,10 @@ def _define_arithmetic() -> None:
             f"__{name}__",
             lambda self, _function=function: self.tracer.builder.call_number(_function, self),
         )
-    TracedNumber.__round__ = lambda self, *digits: round(self.specialize(), *digits)
-    TracedNumber.__trunc__ = lambda self: int(self.specialize())
+    TracedNumber.__round__ = lambda self, *digits: self.decide(round, *digits)
+    TracedNumber.__trunc__ = lambda self: self.decide(int)
+    TracedNumber.__floor__ = lambda self: self.decide(math.floor)
+    TracedNumber.__ceil__ = lambda self: self.decide(math.ceil)
 
 
 _define_arithmetic()

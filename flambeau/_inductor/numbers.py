@@ -4,8 +4,9 @@ No value of a scalar is ever seen while recording, so none can end up as a const
 
 - What depends on scalars alone (`2 * s`, `tensor(s)`) is taken out of the graph and done in Python before each run.
 - A scalar among the operands of an operator (`x * s`) is recorded as a tensor without data that promotes like a number.
-- The updates of optimizers take floats. They are recorded with a value that stands for the scalar, which goes from the graph's
-  input straight into the call; each occurrence is accounted for.
+- Pointwise functions (the slope of `leaky_relu`) and the updates of optimizers take floats. They are recorded with a value that
+  stands for the scalar, which goes from the graph's input straight into the call; each occurrence is accounted for. Recordings of
+  pointwise functions with other values, of all signs and sizes, show that nothing else is made of it and nothing decided by it.
 
 Any other use (a size, the argument of a Python function) is compiled for each value, up to a limit, after which new values
 run operator by operator.
@@ -14,7 +15,9 @@ run operator by operator.
 from __future__ import annotations
 
 import enum
+import math
 import operator
+import types
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -41,6 +44,7 @@ _ARITHMETIC = frozenset(
         operator.neg, operator.pos, operator.abs, min, max,
     )
 )  # fmt: skip
+_MATH = frozenset(f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType))
 _OPERATORS = frozenset(
     getattr(operator, prefix + name)
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
@@ -57,6 +61,7 @@ class Kind(enum.Enum):
     TENSOR = enum.auto()
     OPERAND = enum.auto()  # a scalar beside tensors, read from memory
     UPDATE = enum.auto()  # a float of an optimizer's update, read from memory
+    ARGUMENT = enum.auto()  # a float of a pointwise function, read from memory
     VALUE = enum.auto()  # a scalar that the graph is compiled for
 
 
@@ -76,7 +81,12 @@ def with_numbers(
     origin: Origin = Origin(),  # noqa: B008
 ) -> Callable[..., Any]:
     """A graph, or another function, whose inputs are tensors and scalars, compiled."""
-    attempts = [frozenset((Kind.OPERAND, Kind.UPDATE)), frozenset((Kind.UPDATE,)), frozenset[Kind]()]
+    attempts = [
+        frozenset((Kind.OPERAND, Kind.UPDATE, Kind.ARGUMENT)),
+        frozenset((Kind.OPERAND, Kind.UPDATE)),
+        frozenset((Kind.UPDATE,)),
+        frozenset[Kind](),
+    ]
     if isinstance(graph, GraphModule):
         divided = divide(graph, attempts[0])
     else:
@@ -149,7 +159,7 @@ def _early_nodes(graph: Graph) -> dict[Node, None]:
                 early[node] = None
         elif node.op == "call_method" and node.target == "size" and arguments[0].op == "placeholder":
             sizes.add(node)
-        elif node.op == "call_function" and node.target in _ARITHMETIC:
+        elif node.op == "call_function" and (node.target in _ARITHMETIC or node.target in _MATH):
             if all(a in early or a in sizes for a in arguments) and all(map(_is_scalar, arguments)):
                 if any(a in early for a in arguments):
                     early[node] = None
@@ -184,6 +194,8 @@ def _kind_of_use(user: Node, scalar: Node) -> Kind:
         return Kind.VALUE if is_integer else Kind.UPDATE
     if user.op == "call_function" and user.target in _OPERATORS:
         return Kind.OPERAND
+    if not is_integer and _is_argument(user, scalar):
+        return Kind.ARGUMENT
     native = user.op == "call_method" or (user.op == "call_function" and isinstance(user.target, _NativeFunction))
     return Kind.OPERAND if native and not is_integer else Kind.VALUE
 
@@ -194,6 +206,26 @@ def _is_update(node: Node) -> bool:
         return False
     record = find_record(node.target.__name__)
     return record is not None and record.kind == "update"
+
+
+def _is_argument(user: Node, scalar: Node) -> bool:
+    """Whether a scalar is an argument of a pointwise function that is a number by its schema."""
+    name = user.target if user.op == "call_method" else getattr(user.target, "__name__", "")
+    if user.op == "call_function" and not isinstance(user.target, _NativeFunction):
+        return False
+    base = str(name).rstrip("_")
+    return any(_takes_number(find_record(full), user, scalar) for full in (base, f"{base}.Tensor", f"{base}.Scalar"))
+
+
+def _takes_number(record: Any, user: Node, scalar: Node) -> bool:
+    if record is None or record.kind != "pointwise":
+        return False
+    for at, value in [*enumerate(user.args), *user.kwargs.items()]:
+        if value is scalar:
+            formal = [f for i, f in enumerate(record.schema.args) if at in (i, f.name)]
+            if len(formal) != 1 or formal[0].is_tensor or formal[0].name == record.details["select"]:
+                return False
+    return True
 
 
 def _preparation(graph: GraphModule, wanted: list[Node]) -> Callable[..., Sequence[Any]]:
@@ -333,6 +365,15 @@ def _in_memory(value: float | int) -> Any:
     return fl.scalar_tensor(value, dtype=dtype, device="cpu")._mark_wrapped_number()
 
 
+def _numbers(value: Any) -> list[Any]:
+    """The numbers among arguments."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, (list, tuple)):
+        return [number for item in value for number in _numbers(item)]
+    return [value] if isinstance(value, (bool, int, float, complex)) else []
+
+
 class ScalarGraphCompiler(GraphCompiler):
     """Compiles a function some of whose inputs are tensors that hold one scalar."""
 
@@ -348,7 +389,14 @@ class ScalarGraphCompiler(GraphCompiler):
         self.original = function
         self.kinds = kinds
         # Values that no program contains by itself.
-        self.stand_ins = {i: 1.2345671e-3 + 3.21e-7 * i for i, kind in enumerate(kinds) if kind is Kind.UPDATE}
+        marked = [i for i, kind in enumerate(kinds) if kind in (Kind.UPDATE, Kind.ARGUMENT)]
+        self.stand_ins = {i: 1.2345671e-3 + 3.21e-7 * i for i in marked}
+        self.others: list[dict[int, float]] = [
+            {i: 2.3456719e-3 - 4.57e-7 * i for i in marked},  # in the opposite order
+            {i: -3.1234567 - 4.57e-3 * i for i in marked},
+            {i: 1234.567 + 3.21 * i for i in marked},
+            *(dict.fromkeys(marked, value) for value in (0.0, 1.0, 2.0, math.inf)),
+        ]
 
     def _with_stand_ins(self, *args: Any) -> Any:
         return self.original(*(self.stand_ins.get(i, a) for i, a in enumerate(args)))
@@ -356,6 +404,8 @@ class ScalarGraphCompiler(GraphCompiler):
     def _trace(self, record: Callable[..., Trace], inputs: Sequence[Any], definitions: Any) -> Trace:
         try:
             trace: Trace = record(self.function, inputs, definitions)
+            if Kind.ARGUMENT in self.kinds:
+                self._check_by_others(trace, lambda function: record(function, inputs, definitions))
         except DependsOnData:
             if Kind.OPERAND in self.kinds:  # it may depend on that of a scalar
                 raise _Refused from None
@@ -373,13 +423,28 @@ class ScalarGraphCompiler(GraphCompiler):
             raise _Refused
         return trace
 
+    def _check_by_others(self, trace: Trace, record: Callable[[Any], Trace]) -> None:
+        """Refuses a recording that differs from ones with other stand-ins by more than these."""
+        for others in self.others:
+            try:
+                again = record(lambda *args: self.original(*(others.get(i, a) for i, a in enumerate(args))))  # noqa: B023
+            except Exception:  # it checks what it is given
+                raise _Refused from None
+            pairs = {(repr(value), repr(others[i])) for i, value in self.stand_ins.items()}
+            if [call.op for call in trace.calls] != [call.op for call in again.calls]:
+                raise _Refused
+            for first, second in zip(trace.calls, again.calls):
+                before, after = (list(map(repr, _numbers((c.args, c.kwargs)))) for c in (first, second))
+                if len(before) != len(after) or any(a != b and (a, b) not in pairs for a, b in zip(before, after)):
+                    raise _Refused
+
     def _with_inputs(self, call: RecordedCall, scalars: dict[Any, ScalarInput], used: set[float]) -> RecordedCall:
         """The call with scalar inputs in the place of what stands for them."""
 
         def replace(argument: Any) -> Any:
             if type(argument) is float and argument in scalars:
-                record = find_record(call.op._full_name)
-                if record is None or record.kind != "update":
+                record = find_record(call.op._full_name) or find_record(call.op._full_name.replace("_.", "."))
+                if record is None or record.kind not in ("update", "pointwise"):
                     raise _Refused
                 used.add(argument)
                 return scalars[argument]
