@@ -85,10 +85,10 @@ Object from_value(const Value& value) {
       return Object(value.string());
     case Value::Tag::Opaque: {
       if (const auto* carried = dynamic_cast<const Carried*>(value.opaque())) return carried->object;
-      Object made;
-      made.type = Type::Foreign;
-      made.foreign = Ref<Opaque>(value.opaque());
-      return made;
+      Object object;
+      object.type = Type::Foreign;
+      object.foreign = Ref<Opaque>(value.opaque());
+      return object;
     }
   }
   return {};

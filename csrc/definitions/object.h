@@ -81,11 +81,11 @@ struct Object {
   Object(std::string s) : type(Type::String), heap(std::make_shared<Heap>()) { heap->text = std::move(s); }
   Object(std::string_view s) : Object(std::string(s)) {}
   static Object of(Type type, Objects items) {
-    Object made;
-    made.type = type;
-    made.heap = std::make_shared<Heap>();
-    made.heap->items = std::move(items);
-    return made;
+    Object object;
+    object.type = type;
+    object.heap = std::make_shared<Heap>();
+    object.heap->items = std::move(items);
+    return object;
   }
   static Object list(Objects items) { return of(Type::List, std::move(items)); }
   static Object tuple(Objects items) { return of(Type::Tuple, std::move(items)); }
@@ -99,10 +99,10 @@ struct Object {
     return native;
   }
   static Object enumerator(Type type, int64_t value) {
-    Object made;
-    made.type = type;
-    made.integer = value;
-    return made;
+    Object object;
+    object.type = type;
+    object.integer = value;
+    return object;
   }
   static Object class_named(std::string name) {
     Object made(std::move(name));

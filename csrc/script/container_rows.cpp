@@ -202,9 +202,9 @@ Object all_true(const Objects& a) {
 Object copy(const Objects& a) {
   const Object& o = any(a, 0);
   if (!o.is(Type::List) && !o.is(Type::Dict)) refuse("a list or dict", a, 0);
-  Object made = Object::of(o.type, o.items());
-  made.heap->values = o.heap->values;
-  return made;
+  Object copy = Object::of(o.type, o.items());
+  copy.heap->values = o.heap->values;
+  return copy;
 }
 Object items(const Objects& a) {
   const Object& d = dict(a, 0);
@@ -238,14 +238,14 @@ Object pop_item(const Objects& a) {
   return pair;
 }
 Object make_dict(const Objects& a) {
-  Object made = Object::of(Type::Dict, {});
-  if (a.empty()) return made;
+  Object dict = Object::of(Type::Dict, {});
+  if (a.empty()) return dict;
   if (a[0].is(Type::Dict)) return copy(a);
   for (const Object& pair : list(a, 0)) {
     FL_CHECK(pair.is_sequence() && pair.items().size() == 2, "[dict] expected pairs, got ", type_name(pair));
-    definitions::set_item(made, pair.items()[0], pair.items()[1]);
+    definitions::set_item(dict, pair.items()[0], pair.items()[1]);
   }
-  return made;
+  return dict;
 }
 Object clear(const Objects& a) {
   const Object& o = any(a, 0);

@@ -276,9 +276,9 @@ class Frame {
                                                                   {"Invert", "bitwise_not"}};
     Objects operands = values(t);
     if (t.text == "In" || t.text == "NotIn") {
-      const Object found =
+      const Object handler =
           call_operator(*find_callee("aten", "__contains__"), {operands[1], operands[0]}, {});
-      return Object(definitions::truth(found) == (t.text == "In"));
+      return Object(definitions::truth(handler) == (t.text == "In"));
     }
     const auto name = names.find(t.text);
     const Callee* callee = name == names.end() ? nullptr : find_callee("aten", name->second);
@@ -367,12 +367,12 @@ class Frame {
   }
 
   Object dict(const Tree& t) {
-    Object made = Object::of(Type::Dict, {});
+    Object dict = Object::of(Type::Dict, {});
     for (size_t i = 0; i + 1 < t.children.size(); i += 2) {
       const Object key = value(t.children[i]);
-      definitions::set_item(made, key, value(t.children[i + 1]));
+      definitions::set_item(dict, key, value(t.children[i + 1]));
     }
-    return made;
+    return dict;
   }
 
   // Types matter where a tensor stands for a number.
@@ -398,19 +398,19 @@ class Frame {
       return call(program, *f->function, std::move(positional));
     };
     auto* future = new Future;
-    Object made = foreign(future);
+    Object future_object = foreign(future);
     auto task = std::make_shared<std::packaged_task<Object()>>(work);
     future->value = task->get_future().share();
     if (live_threads.fetch_add(1) >= kMostThreads) {
       live_threads.fetch_sub(1);
       (*task)();
-      return made;
+      return future_object;
     }
     std::thread([task] {
       (*task)();
       live_threads.fetch_sub(1);
     }).detach();
-    return made;
+    return future_object;
   }
 
   std::string where(const Tree& t) const {

@@ -87,23 +87,23 @@ const Callee* find_callee(const std::string& space, const std::string& name) {
   static auto* const known = new std::map<std::string, std::unique_ptr<Callee>>;
   const std::lock_guard<std::mutex> lock(mutex);
   const std::string key = space + "::" + name;
-  const auto found = known->find(key);
-  if (found != known->end()) return found->second.get();
+  const auto entry = known->find(key);
+  if (entry != known->end()) return entry->second.get();
   definitions::install();
-  auto made = std::make_unique<Callee>();
-  made->name = name;
+  auto callee = std::make_unique<Callee>();
+  callee->name = name;
   const bool builtin = space == "aten" || space == "prim";
   if (builtin) {
-    made->plain = find_plain(name, made->always);
-    made->form = definitions::find_definition(kForms + name) != nullptr;
-    made->packet = definitions::find_operator(name);
-    if (!made->packet) made->packet = definitions::find_method(name);
-    if (!made->packet) made->packet = definitions::find_function(name);
+    callee->plain = find_plain(name, callee->always);
+    callee->form = definitions::find_definition(kForms + name) != nullptr;
+    callee->packet = definitions::find_operator(name);
+    if (!callee->packet) callee->packet = definitions::find_method(name);
+    if (!callee->packet) callee->packet = definitions::find_function(name);
   } else {
-    made->packet = definitions::find_operator(key);
+    callee->packet = definitions::find_operator(key);
   }
-  if (!made->plain && !made->form && !made->packet) made = nullptr;
-  return known->emplace(key, std::move(made)).first->second.get();
+  if (!callee->plain && !callee->form && !callee->packet) callee = nullptr;
+  return known->emplace(key, std::move(callee)).first->second.get();
 }
 
 Object call_operator(const Callee& callee, const Objects& positional, const Keywords& keywords) {

@@ -100,41 +100,41 @@ class Parser {
   };
 
   Tree node(Op op, std::string text = "") const {
-    Tree made;
-    made.op = op;
-    made.line = peek().line;
-    made.text = std::move(text);
-    return made;
+    Tree tree;
+    tree.op = op;
+    tree.line = peek().line;
+    tree.text = std::move(text);
+    return tree;
   }
   Tree constant(Object value) const {
-    Tree made = node(Op::Constant);
-    made.constant = std::move(value);
-    return made;
+    Tree constant = node(Op::Constant);
+    constant.constant = std::move(value);
+    return constant;
   }
 
   // ---------------------------------------------------------------- classes and functions
 
   void parse_class() {
     take();
-    auto made = std::make_unique<Class>();
-    made->name = module_ + "." + name();
-    made->program = &program_;
+    auto parsed_class = std::make_unique<Class>();
+    parsed_class->name = module_ + "." + name();
+    parsed_class->program = &program_;
     if (accept("(")) {
       const std::string base = is_mark(")") ? "" : name();
-      made->kind = base == "Module"       ? Class::Kind::Module
-                   : base == "NamedTuple" ? Class::Kind::NamedTuple
-                   : base == "Enum"       ? Class::Kind::Enum
-                   : base == "Interface"  ? Class::Kind::Interface
-                                          : Class::Kind::Object;
+      parsed_class->kind = base == "Module"       ? Class::Kind::Module
+                           : base == "NamedTuple" ? Class::Kind::NamedTuple
+                           : base == "Enum"       ? Class::Kind::Enum
+                           : base == "Interface"  ? Class::Kind::Interface
+                                                  : Class::Kind::Object;
       while (!accept(")")) take_inside();
     }
     expect(":");
     expect(TokenKind::Newline, "the body of a class");
     expect(TokenKind::Indent, "the body of a class");
-    while (peek().kind != TokenKind::Dedent && peek().kind != TokenKind::End) member(*made);
+    while (peek().kind != TokenKind::Dedent && peek().kind != TokenKind::End) member(*parsed_class);
     if (peek().kind == TokenKind::Dedent) take();
-    std::string name = made->name;
-    program_.classes[std::move(name)] = std::move(made);
+    std::string name = parsed_class->name;
+    program_.classes[std::move(name)] = std::move(parsed_class);
   }
 
   void take_inside() {
@@ -197,9 +197,9 @@ class Parser {
   std::unique_ptr<Function> definition(const std::string& owner) {
     const Deeper deeper(*this);
     take();
-    auto made = std::make_unique<Function>();
-    made->name = owner + "." + name();
-    made->file = module_;
+    auto function = std::make_unique<Function>();
+    function->name = owner + "." + name();
+    function->file = module_;
     slots_.clear();
     expect("(");
     while (!accept(")")) {
@@ -211,15 +211,15 @@ class Parser {
         parameter.has_default = true;
         parameter.default_value = expression();
       }
-      made->parameters.push_back(std::move(parameter));
+      function->parameters.push_back(std::move(parameter));
       if (!is_mark(")")) expect(",");
     }
     if (accept("->")) expression();
     expect(":");
-    made->body = body();
-    made->slots = static_cast<int32_t>(slots_.size());
+    function->body = body();
+    function->slots = static_cast<int32_t>(slots_.size());
     slots_.clear();
-    return made;
+    return function;
   }
 
   int32_t slot_of(const std::string& variable) {
@@ -246,91 +246,91 @@ class Parser {
   Tree statement() {
     if (is_name("if")) return conditional();
     if (is_name("while")) {
-      Tree made = node(Op::While);
+      Tree loop = node(Op::While);
       take();
-      made.children.push_back(expression());
+      loop.children.push_back(expression());
       expect(":");
-      made.children.push_back(body());
-      return made;
+      loop.children.push_back(body());
+      return loop;
     }
     if (is_name("for")) return loop();
     if (is_name("with")) return with();
     if (is_name("def")) return closure();
-    Tree made = simple_statement();
+    Tree loop = simple_statement();
     end_line();
-    return made;
+    return loop;
   }
 
   Tree conditional() {
-    Tree made = node(Op::If);
+    Tree branch = node(Op::If);
     take();
-    made.children.push_back(expression());
+    branch.children.push_back(expression());
     expect(":");
-    made.children.push_back(body());
+    branch.children.push_back(body());
     if (is_name("elif")) {
-      made.children.push_back(conditional());
+      branch.children.push_back(conditional());
     } else if (accept_name("else")) {
       expect(":");
-      made.children.push_back(body());
+      branch.children.push_back(body());
     } else {
-      made.children.push_back(node(Op::Pass));
+      branch.children.push_back(node(Op::Pass));
     }
-    return made;
+    return branch;
   }
 
   Tree loop() {
-    Tree made = node(Op::For);
+    Tree loop = node(Op::For);
     take();
     Tree target = targets();
     if (!accept_name("in")) refuse("in");
-    made.children.push_back(std::move(target));
-    made.children.push_back(expression());
+    loop.children.push_back(std::move(target));
+    loop.children.push_back(expression());
     expect(":");
-    made.children.push_back(body());
-    return made;
+    loop.children.push_back(body());
+    return loop;
   }
 
   Tree with() {
-    Tree made = node(Op::With);
+    Tree block = node(Op::With);
     take();
     do {
-      made.children.push_back(expression());
+      block.children.push_back(expression());
       if (accept_name("as")) refuse("with without as");
     } while (accept(","));
     expect(":");
-    made.children.push_back(body());
-    return made;
+    block.children.push_back(body());
+    return block;
   }
 
   // A function inside of a function: it sees the variables around it.
   Tree closure() {
-    Tree made = node(Op::Define);
+    Tree definition = node(Op::Define);
     take();
-    made.slot = slot_of(name());
+    definition.slot = slot_of(name());
     expect("(");
     expect(")");
     if (accept("->")) expression();
     expect(":");
-    made.children.push_back(body());
-    return made;
+    definition.children.push_back(body());
+    return definition;
   }
 
   Tree simple_statement() {
     if (accept_name("pass")) return node(Op::Pass);
     if (is_name("return")) {
-      Tree made = node(Op::Return);
+      Tree statement = node(Op::Return);
       take();
-      if (peek().kind != TokenKind::Newline) made.children.push_back(expressions());
-      return made;
+      if (peek().kind != TokenKind::Newline) statement.children.push_back(expressions());
+      return statement;
     }
     if (!assigns()) return expressions();
     Tree target = targets();
-    Tree made = node(Op::Assign);
+    Tree statement = node(Op::Assign);
     if (accept(":")) expression();  // the type of a variable
     expect("=");
-    made.children.push_back(expressions());
-    made.children.push_back(std::move(target));
-    return made;
+    statement.children.push_back(expressions());
+    statement.children.push_back(std::move(target));
+    return statement;
   }
 
   // Whether the line has an assignment outside of brackets.
@@ -392,30 +392,30 @@ class Parser {
     const Deeper deeper(*this);
     Tree value = junction(true);
     if (!accept_name("if")) return value;
-    Tree made = node(Op::Condition);
-    made.children.push_back(junction(true));
+    Tree conditional = node(Op::Condition);
+    conditional.children.push_back(junction(true));
     if (!accept_name("else")) refuse("else");
-    made.children.push_back(std::move(value));
-    made.children.push_back(expression());
-    return made;
+    conditional.children.push_back(std::move(value));
+    conditional.children.push_back(expression());
+    return conditional;
   }
 
   Tree junction(bool is_or) {
     const std::string_view word = is_or ? "or" : "and";
     Tree first = is_or ? junction(false) : negation();
     if (!is_name(word)) return first;
-    Tree made = node(is_or ? Op::Or : Op::And);
-    made.children.push_back(std::move(first));
-    while (accept_name(word)) made.children.push_back(is_or ? junction(false) : negation());
-    return made;
+    Tree operation = node(is_or ? Op::Or : Op::And);
+    operation.children.push_back(std::move(first));
+    while (accept_name(word)) operation.children.push_back(is_or ? junction(false) : negation());
+    return operation;
   }
 
   Tree negation() {
     const Deeper deeper(*this);
     if (!accept_name("not")) return infix(1);
-    Tree made = node(Op::Unary, "Not");
-    made.children.push_back(negation());
-    return made;
+    Tree negated = node(Op::Unary, "Not");
+    negated.children.push_back(negation());
+    return negated;
   }
 
   const Infix* infix_here(int least) const {
@@ -431,13 +431,13 @@ class Parser {
       if (negated) take();
       const Infix* row = infix_here(least);
       if (!row) return left;
-      Tree made = node(row->compares ? Op::Compare : Op::Binary, row->name);
+      Tree operation = node(row->compares ? Op::Compare : Op::Binary, row->name);
       take();
-      if (negated) made.text = "NotIn";
-      if (made.text == "Is" && accept_name("not")) made.text = "IsNot";
-      made.children.push_back(std::move(left));
-      made.children.push_back(infix(row->strength + 1));
-      left = std::move(made);
+      if (negated) operation.text = "NotIn";
+      if (operation.text == "Is" && accept_name("not")) operation.text = "IsNot";
+      operation.children.push_back(std::move(left));
+      operation.children.push_back(infix(row->strength + 1));
+      left = std::move(operation);
     }
   }
 
@@ -445,18 +445,18 @@ class Parser {
     const Deeper deeper(*this);
     for (const auto& [mark, name] : {std::pair{"-", "USub"}, {"~", "Invert"}, {"+", "UAdd"}})
       if (is_mark(mark)) {
-        Tree made = node(Op::Unary, name);
+        Tree operation = node(Op::Unary, name);
         take();
-        made.children.push_back(unary());
-        return negated_constant(std::move(made));
+        operation.children.push_back(unary());
+        return negated_constant(std::move(operation));
       }
     Tree base = postfix();
     if (!is_mark("**")) return base;
-    Tree made = node(Op::Binary, "Pow");
+    Tree operation = node(Op::Binary, "Pow");
     take();
-    made.children.push_back(std::move(base));
-    made.children.push_back(unary());
-    return made;
+    operation.children.push_back(std::move(base));
+    operation.children.push_back(unary());
+    return operation;
   }
 
   // Numbers with a sign are constants.
@@ -485,18 +485,18 @@ class Parser {
           value.text += "." + attribute;
           continue;
         }
-        Tree made = node(Op::Attribute, attribute);
-        made.children.push_back(std::move(value));
-        value = std::move(made);
+        Tree member = node(Op::Attribute, attribute);
+        member.children.push_back(std::move(value));
+        value = std::move(member);
       } else if (is_mark("(")) {
         value = call(std::move(value));
       } else if (is_mark("[")) {
-        Tree made = node(Op::Subscript);
+        Tree member = node(Op::Subscript);
         take();
-        made.children.push_back(std::move(value));
-        made.children.push_back(subscript());
+        member.children.push_back(std::move(value));
+        member.children.push_back(subscript());
         expect("]");
-        value = std::move(made);
+        value = std::move(member);
       } else {
         return value;
       }
@@ -504,20 +504,20 @@ class Parser {
   }
 
   Tree call(Tree callee) {
-    Tree made = node(Op::Call);
+    Tree call = node(Op::Call);
     expect("(");
-    made.children.push_back(std::move(callee));
+    call.children.push_back(std::move(callee));
     while (!accept(")")) {
       std::string keyword;
       if (peek().kind == TokenKind::Name && is_mark("=", 1)) {
         keyword = take().text;
         take();
       }
-      made.names.push_back(std::move(keyword));
-      made.children.push_back(expression());
+      call.names.push_back(std::move(keyword));
+      call.children.push_back(expression());
       if (!is_mark(")")) expect(",");
     }
-    return made;
+    return call;
   }
 
   Tree subscript() {
@@ -530,20 +530,20 @@ class Parser {
       tuple |= is_mark(",");
     } while (accept(","));
     if (!tuple) return std::move(parts[0]);
-    Tree made = node(Op::Tuple);
-    made.children = std::move(parts);
-    return made;
+    Tree tuple_tree = node(Op::Tuple);
+    tuple_tree.children = std::move(parts);
+    return tuple_tree;
   }
 
   Tree slice_or_index() {
     Tree start = is_mark(":") ? constant(Object()) : expression();
     if (!is_mark(":")) return start;
-    Tree made = node(Op::Slice);
-    made.children.push_back(std::move(start));
+    Tree slice = node(Op::Slice);
+    slice.children.push_back(std::move(start));
     for (int i = 0; i < 2; ++i)
-      made.children.push_back(
+      slice.children.push_back(
           accept(":") && !is_mark(":") && !is_mark("]") && !is_mark(",") ? expression() : constant(Object()));
-    return made;
+    return slice;
   }
 
   Tree primary() {
@@ -584,9 +584,9 @@ class Parser {
     if (keywords.count(text)) refuse("an expression");
     const auto variable = slots_.find(text);
     if (variable != slots_.end()) {
-      Tree made = node(Op::Local, text);
-      made.slot = variable->second;
-      return made;
+      Tree local = node(Op::Local, text);
+      local.slot = variable->second;
+      return local;
     }
     if (text == "None") return constant(Object());
     if (text == "True" || text == "False") return constant(Object(text == "True"));
@@ -597,32 +597,32 @@ class Parser {
 
   Tree bracketed() {
     if (accept("(")) {
-      Tree made = node(Op::Tuple);
+      Tree collection = node(Op::Tuple);
       bool tuple = is_mark(")");
       while (!accept(")")) {
-        made.children.push_back(expression());
+        collection.children.push_back(expression());
         tuple |= is_mark(",");
         if (!is_mark(")")) expect(",");
       }
-      return tuple ? std::move(made) : std::move(made.children[0]);
+      return tuple ? std::move(collection) : std::move(collection.children[0]);
     }
     if (accept("[")) {
-      Tree made = node(Op::List);
+      Tree collection = node(Op::List);
       while (!accept("]")) {
-        made.children.push_back(expression());
+        collection.children.push_back(expression());
         if (!is_mark("]")) expect(",");
       }
-      return made;
+      return collection;
     }
     if (accept("{")) {
-      Tree made = node(Op::Dict);
+      Tree collection = node(Op::Dict);
       while (!accept("}")) {
-        made.children.push_back(expression());
+        collection.children.push_back(expression());
         expect(":");
-        made.children.push_back(expression());
+        collection.children.push_back(expression());
         if (!is_mark("}")) expect(",");
       }
-      return made;
+      return collection;
     }
     if (accept("...")) return constant(Object::enumerator(Type::Ellipsis, 0));
     refuse("an expression");

@@ -50,9 +50,9 @@ class Linker {
                " constants, got ", text);
       value = program_.constants[index];
     } else if (const Function* f = program_.find_function(text)) {
-      auto* made = new FunctionValue;
-      made->function = f;
-      value = foreign(made);
+      auto* function_value = new FunctionValue;
+      function_value->function = f;
+      value = foreign(function_value);
     } else if (const Class* type = program_.find_class(before_last_dot(text));
                type && type->kind == Class::Kind::Enum) {
       value = enum_member(*type, after_last_dot(text));
@@ -98,11 +98,11 @@ class Linker {
     const std::string name = callee.text;
     if (special(t, name)) return;
     if (name.rfind("__torch__.", 0) == 0) return own(t, name);
-    const Callee* found = changed(name, t.children.size() - 1);
-    if (!found) found = operator_named(name);
+    const Callee* replacement = changed(name, t.children.size() - 1);
+    if (!replacement) replacement = operator_named(name);
     t.text = name;
     arguments(t, Op::Operator);
-    t.callee = found;
+    t.callee = replacement;
   }
 
   bool special(Tree& t, const std::string& name) {
@@ -187,13 +187,13 @@ class Linker {
 }  // namespace
 
 const Class* Program::find_class(std::string_view name) const {
-  const auto found = classes.find(name);
-  return found == classes.end() ? nullptr : found->second.get();
+  const auto entry = classes.find(name);
+  return entry == classes.end() ? nullptr : entry->second.get();
 }
 
 const Function* Program::find_function(std::string_view name) const {
-  const auto found = functions.find(name);
-  return found == functions.end() ? nullptr : found->second.get();
+  const auto entry = functions.find(name);
+  return entry == functions.end() ? nullptr : entry->second.get();
 }
 
 void Program::link() {
@@ -208,10 +208,10 @@ void Program::link() {
 // ---------------------------------------------------------------- objects
 
 Object foreign(Opaque* object) {
-  Object made;
-  made.type = Type::Foreign;
-  made.foreign = Ref<Opaque>(object);
-  return made;
+  Object instance;
+  instance.type = Type::Foreign;
+  instance.foreign = Ref<Opaque>(object);
+  return instance;
 }
 
 Object new_instance(const std::shared_ptr<Program>& program, const Class& type) {
@@ -236,10 +236,10 @@ Object enum_member(const Class& type, const Object& wanted) {
 Object named_tuple(const Class& type, Objects items) {
   FL_CHECK(type.kind == Class::Kind::NamedTuple && items.size() == type.attributes.size(), "[jit] expected ",
            type.attributes.size(), " fields of ", type.name, ", got ", items.size());
-  Object made = Object::tuple(std::move(items));
-  made.heap->names = type.attributes;
-  made.heap->text = type.name;
-  return made;
+  Object tuple = Object::tuple(std::move(items));
+  tuple.heap->names = type.attributes;
+  tuple.heap->text = type.name;
+  return tuple;
 }
 
 Object get_attribute(const Object& o, std::string_view name) {

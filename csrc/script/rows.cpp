@@ -62,10 +62,10 @@ bool equal(const Object& a, const Object& b) {
 
 Plain find_plain(const std::string& name, bool& always) {
   for (const Rows* table : {&number_rows(), &text_rows(), &container_rows(), &tensor_rows()}) {
-    const auto found = table->find(name);
-    if (found == table->end()) continue;
-    always = found->second.always;
-    return found->second.run;
+    const auto row = table->find(name);
+    if (row == table->end()) continue;
+    always = row->second.always;
+    return row->second.run;
   }
   return nullptr;
 }

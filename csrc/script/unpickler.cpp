@@ -229,9 +229,9 @@ class Unpickler {
   }
 
   void recall(uint32_t index) {
-    const auto found = memo_.find(index);
-    FL_CHECK(found != memo_.end(), "[jit.load] expected a value that the pickle made, got number ", index);
-    push(found->second);
+    const auto entry = memo_.find(index);
+    FL_CHECK(entry != memo_.end(), "[jit.load] expected a value that the pickle made, got number ", index);
+    push(entry->second);
   }
 
   // ---------------------------------------------------------------- tensors
@@ -254,16 +254,16 @@ class Unpickler {
     FL_CHECK(
         count >= 0 && static_cast<uint64_t>(count) <= member->size / static_cast<size_t>(size_of(row->dtype)),
         "[jit.load] expected ", count, " elements, got ", member->size, " bytes");
-    Tensor made;
+    Tensor tensor;
     if (reinterpret_cast<uintptr_t>(member->data) % 16 == 0) {
-      made = runtime::tensor_on(member->data, row->dtype, &count, nullptr, 1,
-                                [bytes = archive_.bytes()](void*) mutable { bytes.reset(); });
+      tensor = runtime::tensor_on(member->data, row->dtype, &count, nullptr, 1,
+                                  [bytes = archive_.bytes()](void*) mutable { bytes.reset(); });
     } else {
-      made = empty(IntSpan(&count, 1), {row->dtype, Device{}});
-      std::memcpy(made.raw(), member->data,
+      tensor = empty(IntSpan(&count, 1), {row->dtype, Device{}});
+      std::memcpy(tensor.raw(), member->data,
                   static_cast<size_t>(count) * static_cast<size_t>(size_of(row->dtype)));
     }
-    return storages_[key] = Object(made);
+    return storages_[key] = Object(tensor);
   }
 
   static std::vector<int64_t> integers(const Object& o) {
@@ -293,10 +293,10 @@ class Unpickler {
     }
     FL_CHECK(empty || last < a[0].tensor.numel(), "[jit.load] expected a tensor inside of its storage of ",
              a[0].tensor.numel(), " elements, got one that needs ", last);
-    Tensor made = alias(a[0].tensor, IntSpan(sizes), IntSpan(strides), a[1].integer);
-    if (a[4].is(Type::Bool) && a[4].integer && (is_floating(made.dtype()) || is_complex(made.dtype())))
-      autograd::set_requires_grad(made, true);
-    return Object(made);
+    Tensor tensor = alias(a[0].tensor, IntSpan(sizes), IntSpan(strides), a[1].integer);
+    if (a[4].is(Type::Bool) && a[4].integer && (is_floating(tensor.dtype()) || is_complex(tensor.dtype())))
+      autograd::set_requires_grad(tensor, true);
+    return Object(tensor);
   }
 
   // ---------------------------------------------------------------- objects

@@ -62,24 +62,24 @@ void lstm_hidden(const T* g, const T* c, T* h, int64_t n) {
 }
 
 template <class T>
-void gru(T* g, const T* r, T* kept, T* h, int64_t n) {
+void gru(T* g, const T* r, T* saved, T* h, int64_t n) {
   T *reset = g, *update = g + n, *fresh = g + 2 * n;
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
     const T last = r[2 * n + i];
     const auto c = cell::gru(reset[i] + r[i], update[i] + r[n + i], fresh[i], last, h[i]);
     reset[i] = c.reset, update[i] = c.update, fresh[i] = c.fresh;
-    kept[i] = last;
+    saved[i] = last;
     h[i] = c.hidden;
   }
 }
 
 template <class T>
-void gru_gradient(const T* g, const T* kept, const T* before, T* dh, T* dg, T* dr, int64_t n) {
+void gru_gradient(const T* g, const T* saved, const T* before, T* dh, T* dg, T* dr, int64_t n) {
   const T *reset = g, *update = g + n, *fresh = g + 2 * n;
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    const auto r = cell::gru_gradient(reset[i], update[i], fresh[i], kept[i], before[i], dh[i]);
+    const auto r = cell::gru_gradient(reset[i], update[i], fresh[i], saved[i], before[i], dh[i]);
     dg[i] = r.reset, dg[n + i] = r.update, dg[2 * n + i] = r.fresh;
     dr[i] = r.reset, dr[n + i] = r.update, dr[2 * n + i] = r.fresh * reset[i];
     dh[i] = r.before;

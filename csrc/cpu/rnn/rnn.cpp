@@ -139,7 +139,7 @@ void over_batch(const Steps& s, int64_t work, const F& f) {
 
 template <class T>
 void run_forward(const Steps& s, Mode mode, Sizes z, const T* x, const T* w_ih, const T* w_hh, const T* b_ih,
-                 const T* b_hh, const T* w_hr, T* h, T* c, T* output, T* gates, T* kept) {
+                 const T* b_hh, const T* w_hr, T* h, T* c, T* output, T* gates, T* saved) {
   const RecurrentRows<T>& rows = recurrent_rows<T>();
   const int64_t n = z.hidden;
   std::vector<T> bias;
@@ -173,11 +173,11 @@ void run_forward(const Steps& s, Mode mode, Sizes z, const T* x, const T* w_ih, 
         const int64_t row = first + b * s.apart;
         T *state = h + (begin + b) * z.state, *out = output + row * z.state;
         if (mode == Mode::Lstm) {
-          rows.lstm(gates + row * z.gates, c + (begin + b) * n, kept + row * n,
+          rows.lstm(gates + row * z.gates, c + (begin + b) * n, saved + row * n,
                     w_hr ? scratch.data() + b * n : out, n);
           if (w_hr) continue;
         } else if (mode == Mode::Gru) {
-          rows.gru(gates + row * z.gates, scratch.data() + b * z.gates, kept + row * n, state, n);
+          rows.gru(gates + row * z.gates, scratch.data() + b * z.gates, saved + row * n, state, n);
           std::memcpy(out, state, n * sizeof(T));
           continue;
         } else {
@@ -257,25 +257,25 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer(const Tensor& input
   const DType dtype = input.dtype(), compute = compute_of(dtype);
   const Options wide{compute, input.device()}, own{dtype, input.device()};
   Tensor gates = row_tensor(s, z.gates, wide);
-  Tensor kept = mode == Mode::Lstm || mode == Mode::Gru ? row_tensor(s, z.hidden, wide) : empty({0}, wide);
+  Tensor saved = mode == Mode::Lstm || mode == Mode::Gru ? row_tensor(s, z.hidden, wide) : empty({0}, wide);
   if (input.is_meta())
     return {row_tensor(s, z.state, own), empty(hx.sizes(), own),
-            empty(cx.defined() ? cx.sizes() : IntSpan({0}), own), gates, kept};
+            empty(cx.defined() ? cx.sizes() : IntSpan({0}), own), gates, saved};
   Tensor output = row_tensor(s, z.state, wide);
   Tensor h = fresh_state(hx, compute), c = cx.defined() ? fresh_state(cx, compute) : empty({0}, wide);
   const Tensor x = in_row_order(input, s, compute), wi = as_run(w_ih, compute), wh = as_run(w_hh, compute),
                bi = as_run(b_ih, compute), bh = as_run(b_hh, compute), wr = as_run(w_hr, compute);
   if (input.device().type == DeviceType::CUDA)
-    forward_elsewhere({s, mode, z, x, wi, wh, bi, bh, wr, output, gates, kept, size_of(dtype) == 2}, h, c);
+    forward_elsewhere({s, mode, z, x, wi, wh, bi, bh, wr, output, gates, saved, size_of(dtype) == 2}, h, c);
   else if (compute == DType::Double)
     run_forward<double>(s, mode, z, x.data<double>(), wi.data<double>(), wh.data<double>(),
                         pointer<double>(bi), pointer<double>(bh), pointer<double>(wr), h.data<double>(),
-                        c.data<double>(), output.data<double>(), gates.data<double>(), kept.data<double>());
+                        c.data<double>(), output.data<double>(), gates.data<double>(), saved.data<double>());
   else
     run_forward<float>(s, mode, z, x.data<float>(), wi.data<float>(), wh.data<float>(), pointer<float>(bi),
                        pointer<float>(bh), pointer<float>(wr), h.data<float>(), c.data<float>(),
-                       output.data<float>(), gates.data<float>(), kept.data<float>());
-  return {to_dtype(output, dtype), to_dtype(h, dtype), to_dtype(c, dtype), gates, kept};
+                       output.data<float>(), gates.data<float>(), saved.data<float>());
+  return {to_dtype(output, dtype), to_dtype(h, dtype), to_dtype(c, dtype), gates, saved};
 }
 
 // ---------------------------------------------------------------- derivative
@@ -300,8 +300,8 @@ void sum_rows(const T* x, int64_t rows, int64_t columns, T* out) {
 
 template <class T>
 void run_backward(const Steps& s, Mode mode, Sizes z, const T* d_output, const T* x, const T* hx, const T* cx,
-                  const T* w_ih, const T* w_hh, const T* w_hr, const T* output, const T* gates, const T* kept,
-                  Pointers<T> d) {
+                  const T* w_ih, const T* w_hh, const T* w_hr, const T* output, const T* gates,
+                  const T* saved, Pointers<T> d) {
   const RecurrentRows<T>& rows = recurrent_rows<T>();
   const int64_t n = z.hidden, wide = z.gates;
   const bool gru = mode == Mode::Gru;
@@ -336,11 +336,11 @@ void run_backward(const Steps& s, Mode mode, Sizes z, const T* d_output, const T
         T* dg = d_gates.data() + row * wide;
         const T* g = gates + row * wide;
         if (mode == Mode::Lstm) {
-          const T* c_before = earlier < 0 ? cx + (begin + b) * n : kept + earlier * n;
-          rows.lstm_gradient(g, kept + row * n, c_before, d_out + b * n, d.c + (begin + b) * n, dg, n);
-          if (w_hr) rows.lstm_hidden(g, kept + row * n, unprojected.data() + row * n, n);
+          const T* c_before = earlier < 0 ? cx + (begin + b) * n : saved + earlier * n;
+          rows.lstm_gradient(g, saved + row * n, c_before, d_out + b * n, d.c + (begin + b) * n, dg, n);
+          if (w_hr) rows.lstm_hidden(g, saved + row * n, unprojected.data() + row * n, n);
         } else if (gru) {
-          rows.gru_gradient(g, kept + row * n, h_before, dh + b * n, dg, d_hidden_gates.data() + row * wide,
+          rows.gru_gradient(g, saved + row * n, h_before, dh + b * n, dg, d_hidden_gates.data() + row * wide,
                             n);
         } else {
           rows.plain_gradient(output + row * n, d_out + b * n, dg, n, mode == Mode::Relu);
@@ -389,7 +389,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_l
     const Tensor& grad_output, const Tensor& grad_hy, const Tensor& grad_cy, const Tensor& input,
     const Tensor& hx, const Tensor& cx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& w_hr,
     IntSpan batch_sizes, int64_t kind, bool reverse, const Tensor& output, const Tensor& gates,
-    const Tensor& kept, const std::vector<bool>& wanted) {
+    const Tensor& saved, const std::vector<bool>& wanted) {
   FL_CHECK(wanted.size() == 8, "[rnn] expected 8 flags for the gradients, got ", wanted.size());
   const Mode mode = static_cast<Mode>(kind);
   const Steps s = steps_of(gates.dim() == 3 ? gates : input, batch_sizes, reverse);
@@ -408,7 +408,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> rnn_l
     const Tensor x = in_row_order(input, s, compute), h0 = as_run(hx, compute), c0 = as_run(cx, compute),
                  wi = as_run(w_ih, compute), wh = as_run(w_hh, compute), wr = as_run(w_hr, compute),
                  out = in_row_order(output, s, compute), g = in_row_order(gates, s, compute),
-                 k = kept.numel() ? in_row_order(kept, s, compute) : kept,
+                 k = saved.numel() ? in_row_order(saved, s, compute) : saved,
                  d_out = grad_output.defined() ? in_row_order(grad_output, s, compute) : grad_output;
     if (input.device().type == DeviceType::CUDA)
       backward_elsewhere(
