@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
@@ -20,12 +21,26 @@ definition.without(
 )
 
 
-@definition("_linalg_lu_factor_ex")
+def _stepwise(name: str) -> Callable[[Any], Any]:
+    """Decorator: a definition with a few calls for each column. They are too many for a graph: while one is recorded the
+    operator stays whole."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        def make(first: Any, *args: Any, **kwargs: Any) -> Any:
+            return NotImplemented if first.is_meta else function(first, *args, **kwargs)
+
+        definition(name)(make)
+        return function
+
+    return register
+
+
+@_stepwise("_linalg_lu_factor_ex")
 def lu_factor(A: Any, pivot: bool) -> Any:
     return eliminations.lu(A, pivot)
 
 
-@definition("_linalg_solve_ex")
+@_stepwise("_linalg_solve_ex")
 def solve_ex(A: Any, B: Any, left: bool) -> Any:
     factors, pivots, info = eliminations.lu(A)
     if left:
@@ -35,19 +50,19 @@ def solve_ex(A: Any, B: Any, left: bool) -> Any:
     return x, factors, pivots, info
 
 
-@definition("_linalg_inv_ex")
+@_stepwise("_linalg_inv_ex")
 def inv_ex(A: Any) -> Any:
     factors, pivots, info = eliminations.lu(A)
     return eliminations.lu_solve(factors, pivots, eliminations.identity(A.shape[-1], A)), info
 
 
-@definition("_linalg_det")
+@_stepwise("_linalg_det")
 def det(A: Any) -> Any:
     factors, pivots, _ = eliminations.lu(A)
     return eliminations.diagonal(factors).prod(-1) * eliminations.sign_of(pivots), factors, pivots
 
 
-@definition("_linalg_slogdet")
+@_stepwise("_linalg_slogdet")
 def slogdet(A: Any) -> Any:
     factors, pivots, _ = eliminations.lu(A)
     entries = eliminations.diagonal(factors)
@@ -55,31 +70,31 @@ def slogdet(A: Any) -> Any:
     return sign, entries.abs().log().sum(-1), factors, pivots
 
 
-@definition("_linalg_cholesky_ex")
+@_stepwise("_linalg_cholesky_ex")
 def cholesky_ex(A: Any, upper: bool) -> Any:
     return eliminations.cholesky(A, upper)
 
 
-@definition("_cholesky_inverse")
+@_stepwise("_cholesky_inverse")
 def cholesky_inverse(self: Any, upper: bool) -> Any:
     factor = fl.triu(self) if upper else fl.tril(self)
     inverse = eliminations.cholesky_solve(eliminations.identity(self.shape[-1], self), factor, upper)
     return inverse, eliminations.first_failure(eliminations.diagonal(factor) == 0)
 
 
-@definition("cholesky_solve")
+@_stepwise("cholesky_solve")
 def cholesky_solve(self: Any, input2: Any, upper: bool = False) -> Any:
     return eliminations.cholesky_solve(self, input2, upper)
 
 
-@definition("linalg_solve_triangular")
+@_stepwise("linalg_solve_triangular")
 def solve_triangular(A: Any, B: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
     if left:
         return eliminations.solve_triangular(A, B, upper, unitriangular)
     return eliminations.solve_triangular(A.mT, B.mT, not upper, unitriangular).mT
 
 
-@definition("lu_unpack")
+@_stepwise("lu_unpack")
 def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     m, n = LU_data.shape[-2:]
     k = min(m, n)
@@ -95,31 +110,31 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool = True, unpack_piv
     return permutation, low, high
 
 
-@definition("linalg_lu_solve")
+@_stepwise("linalg_lu_solve")
 def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool = False) -> Any:
     if left:
         return eliminations.lu_solve(LU, pivots, B, adjoint)
     return eliminations.lu_solve(LU, pivots, B.mH, not adjoint).mH
 
 
-@definition("geqrf")
+@_stepwise("geqrf")
 def geqrf(self: Any) -> Any:
     return eliminations.geqrf(self)
 
 
-@definition("linalg_householder_product")
+@_stepwise("linalg_householder_product")
 def householder_product(input: Any, tau: Any) -> Any:
     return eliminations.householder_product(input, tau)
 
 
-@definition("ormqr")
+@_stepwise("ormqr")
 def ormqr(self: Any, input2: Any, input3: Any, left: bool = True, transpose: bool = False) -> Any:
     q = eliminations.householder_product(self, input2, self.shape[-2])
     q = q.mH if transpose else q
     return q @ input3 if left else input3 @ q
 
 
-@definition("linalg_qr")
+@_stepwise("linalg_qr")
 def qr(A: Any, mode: str = "reduced") -> Any:
     return eliminations.qr(A, mode)
 
