@@ -73,7 +73,11 @@ class _Module(ModuleType):
     def __getattr__(self, name: str) -> Any:
         shown = shown_name(self.__dict__.get("__name__", "?"))
         # Not imported here: an import asks modules for names that they may lack.
-        raise sys.modules["flambeau._compat.absent"].UnknownName(f"flambeau has no {shown}.{name}", name, self)
+        absent = sys.modules.get("flambeau._compat.absent")
+        message = f"flambeau has no {shown}.{name}"
+        raise (
+            AttributeError(message, name=name, obj=self) if absent is None else absent.UnknownName(message, name, self)
+        )
 
 
 class Loader:
