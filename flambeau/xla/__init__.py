@@ -125,7 +125,7 @@ def _program(graph: Graph, inputs: list[Any], reason: str) -> Any:
 
 
 _MODULES = (
-    "amp", "core", "debug", "distributed", "experimental", "pjrt", "printer", "runtime", "stablehlo", "test", "utils", "_XLAC",
+    "amp", "core", "debug", "distributed", "experimental", "pjrt", "printer", "runtime", "stablehlo", "test", "utils", "version", "_XLAC",
 )  # fmt: skip
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "addressable_device_count", "addressable_runtime_device_count", "device_type", "global_device_count", "global_ordinal",
-    "global_runtime_device_attributes", "global_runtime_device_count", "initialize_cache", "is_spmd", "local_device_count", "local_ordinal",
-    "local_process_count", "process_count", "process_index", "set_device_type", "use_spmd", "using_pjrt", "world_size",
+    "get_master_ip", "global_device_attributes", "global_runtime_device_attributes", "global_runtime_device_count", "host_index", "initialize_cache", "is_spmd", "local_device_count", "local_ordinal",
+    "local_process_count", "process_count", "process_index", "runtime_device_attributes", "set_device_type", "use_spmd", "using_pjrt", "world_size", "xla_device",
 ]  # fmt: skip
 
 
@@ -43,6 +45,27 @@ local_device_count = addressable_device_count = addressable_runtime_device_count
 def global_runtime_device_attributes() -> list[dict[str, object]]:
     """What is known of each device."""
     return [{"name": f"{device_type()}:0"}]
+
+
+def runtime_device_attributes(device: str) -> dict[str, object]:
+    return global_runtime_device_attributes()[0]
+
+
+global_device_attributes = global_runtime_device_attributes
+
+
+def host_index() -> int:
+    return 0
+
+
+def get_master_ip() -> str:
+    return "127.0.0.1"
+
+
+def xla_device(n: int | None = None, devkind: str | None = None) -> Any:
+    from flambeau import xla
+
+    return xla.device(n)
 
 
 def initialize_cache(path: str, readonly: bool = False) -> None:

@@ -13,9 +13,9 @@ from flambeau import xla
 
 __all__ = [
     "REDUCE_AND", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_MUL", "REDUCE_OR", "REDUCE_SUM", "RateTracker", "add_step_closure", "all_gather",
-    "all_reduce", "all_to_all", "broadcast_master_param", "collective_permute", "do_on_ordinals", "get_local_ordinal",
+    "all_reduce", "all_to_all", "broadcast_master_param", "collective_broadcast", "collective_permute", "do_on_ordinals", "get_local_ordinal",
     "get_memory_info", "get_ordinal", "get_rng_state", "get_stablehlo", "get_xla_supported_devices", "is_master_ordinal", "is_xla_tensor",
-    "mark_step", "master_print", "mesh_reduce", "optimizer_step", "parse_xla_device", "reduce_gradients", "reduce_scatter",
+    "mark_step", "master_print", "mesh_reduce", "optimization_barrier_", "optimizer_step", "parse_xla_device", "reduce_gradients", "reduce_scatter",
     "rendezvous", "save", "send_cpu_data_to_device", "set_rng_state", "unlazy", "wait_device_ops", "xla_device",
     "xla_device_hw", "xla_real_devices", "xrt_world_size",
 ]  # fmt: skip
@@ -139,6 +139,20 @@ def all_to_all(
 def collective_permute(value: Any, pairs: Sequence[Sequence[int]]) -> Any:
     """Values go from the first to the second process of each pair; one that nothing goes to gets zeros."""
     return value.clone() if [0, 0] in [list(p) for p in pairs] else fl.zeros_like(value)
+
+
+def collective_broadcast(
+    tensors: Sequence[Any], root_ordinal: int = 0, groups: Any = None, pin_layout: bool = True
+) -> None:
+    """Gives all processes the root's tensors."""
+    _check_groups(groups)
+    if root_ordinal != 0:
+        raise ValueError(f"[collective_broadcast] expected the process 0, got {root_ordinal}")
+
+
+def optimization_barrier_(tensors: Sequence[Any]) -> None:
+    """Keeps the compiler from moving work across: the tensors are results of a program of their own."""
+    mark_step()
 
 
 def reduce_gradients(optimizer: Any, groups: Any = None, pin_layout: bool = True) -> None:

@@ -24,8 +24,14 @@ def is_eager_mode() -> bool:
     return _eager
 
 
+_MODULES = (
+    "assume_pure", "distributed_checkpoint", "eager", "gradient_accumulation", "pjrt", "scan", "scan_layers",
+    "spmd_fully_sharded_data_parallel", "xla_sharding",
+)  # fmt: skip
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("scan", "eager"):
+    if name in _MODULES:
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")
