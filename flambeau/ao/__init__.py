@@ -7,7 +7,7 @@ from typing import Any
 
 from flambeau._compat import absent
 
-_MODULES = ("nn", "quantization")
+_MODULES = ("nn", "ns", "quantization")
 _absent = absent.names_of(__name__)
 
 

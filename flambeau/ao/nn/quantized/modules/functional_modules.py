@@ -60,7 +60,7 @@ class QFunctional(OnGrid):
 
     def __init__(self) -> None:
         super().__init__()
-        self.activation_post_process = fl.nn.Identity()
+        self.activation_post_process: Any = fl.nn.Identity()
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> QFunctional:
@@ -82,25 +82,25 @@ class QFunctional(OnGrid):
         return "QFunctional"
 
     def add(self, x: Any, y: Any) -> QuantizedTensor:
-        return self._quantized(x.dequantize() + y.dequantize(), x.dtype)
+        return self.activation_post_process(self._quantized(x.dequantize() + y.dequantize(), x.dtype))
 
     def mul(self, x: Any, y: Any) -> QuantizedTensor:
-        return self._quantized(x.dequantize() * y.dequantize(), x.dtype)
+        return self.activation_post_process(self._quantized(x.dequantize() * y.dequantize(), x.dtype))
 
     def add_relu(self, x: Any, y: Any) -> QuantizedTensor:
-        return self._quantized((x.dequantize() + y.dequantize()).relu(), x.dtype)
+        return self.activation_post_process(self._quantized((x.dequantize() + y.dequantize()).relu(), x.dtype))
 
     def matmul(self, x: Any, y: Any) -> QuantizedTensor:
-        return self._quantized(x.dequantize() @ y.dequantize(), x.dtype)
+        return self.activation_post_process(self._quantized(x.dequantize() @ y.dequantize(), x.dtype))
 
     def cat(self, x: Any, dim: int = 0) -> QuantizedTensor:
-        return self._quantized(fl.cat([part.dequantize() for part in x], dim), x[0].dtype)
+        return self.activation_post_process(self._quantized(fl.cat([part.dequantize() for part in x], dim), x[0].dtype))
 
     def mul_scalar(self, x: Any, y: float) -> QuantizedTensor:
-        return scalar_multiplied(x, y)
+        return self.activation_post_process(scalar_multiplied(x, y))
 
     def add_scalar(self, x: Any, y: float) -> QuantizedTensor:
-        return scalar_added(x, y)
+        return self.activation_post_process(scalar_added(x, y))
 
 
 def scalar_multiplied(x: Any, y: float) -> QuantizedTensor:
