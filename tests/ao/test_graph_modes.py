@@ -288,3 +288,27 @@ def test_places_that_share_a_grid_share_an_observer():
     joined = next(node for node in small.graph.nodes if getattr(node.target, "_full_name", "") == "cat")
     grids = {part.args[1:3] for part in joined.args[0]} | {next(iter(joined.users)).args[1:3]}
     assert len(grids) == 1 and near(small(x), model(x))
+
+
+class _Residuals(nn.Module):
+    """Many sums of a value and a layer of it: paths through them double with each."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(count))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+def test_deep_residual_networks_are_converted_in_time_that_grows_with_their_depth():
+    model, x = _Residuals(40).eval(), fl.randn(2, 4) * 1e-3
+    quantizer = X86InductorQuantizer().set_global(get_default_x86_inductor_quantization_config())
+    prepared = prepare_pt2e(fl.export.export(model, (x,)).module(), quantizer)
+    prepared(x)
+    assert convert_pt2e(prepared)(x).shape == (2, 4)
+    traced = prepare_fx(model, quantization.get_default_qconfig_mapping("x86"), (x,))
+    traced(x)
+    assert convert_fx(traced)(x).shape == (2, 4)

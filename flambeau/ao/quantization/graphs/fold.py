@@ -85,12 +85,11 @@ QUANTIZE = ("quantized_decomposed::quantize_per_tensor", "quantized_decomposed::
 def fold_quantized_constants(model: GraphModule) -> None:
     """Weights that are quantized in the graph are kept quantized."""
     number = 0
+    constant = _constant_nodes(model)
     for node in list(model.graph.nodes):
-        if not is_call(node, *QUANTIZE):
+        if not is_call(node, *QUANTIZE) or node.args[0] not in constant:
             continue
         value = _constant_value(model, node.args[0])
-        if value is None:
-            continue
         arguments = [_constant(model, a) if isinstance(a, Node) else a for a in node.args[1:]]
         with fl.no_grad():
             integers = node.target(value, *arguments)  # type: ignore[operator]
@@ -105,19 +104,24 @@ def fold_quantized_constants(model: GraphModule) -> None:
     _clean(model)
 
 
-def _constant_value(model: GraphModule, node: Any) -> Any:
-    """What a node computes from constants alone: a transposed weight, for one."""
-    if not isinstance(node, Node):
-        return None
+def _constant_nodes(model: GraphModule) -> set[Node]:
+    """Tensors of the module, and what is computed from them alone: a transposed weight, for one."""
+    constant: set[Node] = set()
+    for node in model.graph.nodes:
+        inputs = node.all_input_nodes
+        is_computed = node.op == "call_function" and inputs and constant.issuperset(inputs)
+        if is_computed or (node.op == "get_attr" and _constant(model, node) is not None):
+            constant.add(node)
+    return constant
+
+
+def _constant_value(model: GraphModule, node: Node) -> Any:
+    """What a constant node stands for."""
     if node.op == "get_attr":
         return _constant(model, node)
-    if node.op != "call_function" or not node.all_input_nodes:
-        return None
-    values = {source: _constant_value(model, source) for source in node.all_input_nodes}
-    if any(value is None for value in values.values()):
-        return None
     from flambeau.fx.node import map_arg
 
+    values = {source: _constant_value(model, source) for source in node.all_input_nodes}
     with fl.no_grad():
         return node.target(*map_arg(node.args, values.__getitem__), **map_arg(node.kwargs, values.__getitem__))  # type: ignore[operator]
 
