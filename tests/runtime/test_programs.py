@@ -4,6 +4,7 @@ import importlib.util
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -85,6 +86,25 @@ def test_cpp_interface(model, tmp_path):
 
 def test_cpp_functions_options_and_optimizers(tmp_path):
     done = run(built(HERE / "functions.cpp", tmp_path, "-std=c++17"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def write_digits(folder, prefix, count):
+    """Files as MNIST's, of images that are bright above (label 0) or below (1)."""
+    labels = fl.randint(0, 2, (count,))
+    bright = (fl.arange(8) < 4).reshape(8, 1) == (labels == 0).reshape(-1, 1, 1)
+    images = fl.where(bright, fl.randint(150, 256, (count, 8, 8)), fl.randint(0, 80, (count, 8, 8)))
+    (folder / f"{prefix}-images-idx3-ubyte").write_bytes(
+        struct.pack(">IIII", 0x803, count, 8, 8) + bytes(images.flatten().tolist())
+    )
+    (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, count) + bytes(labels.tolist()))
+
+
+def test_cpp_datasets_and_loaders(tmp_path):
+    fl.manual_seed(0)
+    write_digits(tmp_path, "train", 64)
+    write_digits(tmp_path, "t10k", 32)
+    done = run(built(HERE / "data.cpp", tmp_path, "-std=c++17"), tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <flambeau/torch/autograd.h>
+#include <flambeau/torch/data.h>
 #include <flambeau/torch/functions.h>
 #include <flambeau/torch/inductor.h>
 #include <flambeau/torch/jit.h>

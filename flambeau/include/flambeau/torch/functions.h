@@ -294,58 +294,41 @@ inline Tensor layer_norm(const Tensor& input, IntArrayRef shape, const Tensor& w
   return detail::call("layer_norm", input, shape, weight, bias, eps);
 }
 
-#define FL_FUNCTIONS(_)                                                                                        \
-  _(abs)                                                                                                       \
-  _(acos)                                                                                                      \
-  _(add)                                                                                                       \
-  _(addcmul) _(addmm) _(all) _(amax) _(amin) _(any) _(argmax) _(argmin) _(argsort) _(asin) _(atan) _(          \
-      atan2) _(avg_pool1d) _(baddbmm) _(batch_norm) _(bernoulli) _(bilinear) _(bincount) _(bmm) _(cdist)       \
-      _(ceil) _(celu) _(clamp) _(clamp_max) _(clamp_min) _(clone) _(conv1d) _(conv3d) _(conv_transpose2d) _(   \
-          cos) _(cosh) _(cosine_similarity) _(cross) _(cumprod) _(cumsum) _(det) _(diag) _(diagonal) _(div)    \
-          _(dot) _(dropout) _(elu) _(embedding) _(eq) _(erf) _(exp) _(expm1) _(flatten) _(floor) _(            \
-              floor_divide) _(fmod) _(frobenius_norm) _(gather) _(ge) _(gelu) _(group_norm)                    \
-              _(gt) _(hardtanh) _(index_select) _(inverse) _(isclose) _(isfinite) _(isinf) _(                  \
-                  isnan) _(kron) _(le) _(leaky_relu) _(lerp) _(log) _(log10) _(log1p) _(log2)                  \
-                  _(log_softmax) _(logical_and) _(logical_not) _(logical_or) _(                                \
-                      logsumexp) _(lt) _(masked_fill) _(masked_select) _(matmul) _(matrix_power) _(maximum)    \
-                      _(median) _(minimum) _(mm) _(mse_loss) _(mul) _(                                         \
-                          multinomial) _(mv) _(nan_to_num) _(narrow) _(ne) _(neg) _(nll_loss)                  \
-                          _(nonzero) _(norm) _(                                                                \
-                              normal) _(one_hot) _(outer) _(pinverse) _(pow) _(prelu) _(prod)                  \
-                              _(reciprocal) _(relu) _(remainder) _(repeat_interleave) _(rms_norm) _(roll) _(   \
-                                  round) _(rsqrt) _(scatter) _(scatter_add)                                    \
-                                  _(select) _(selu) _(sigmoid) _(sign) _(silu) _(                              \
-                                      sin) _(sinh) _(softmax) _(softplus) _(sqrt) _(square) _(squeeze)         \
-                                      _(std) _(sub) _(t) _(take) _(tan) _(tanh) _(tensordot) _(threshold) _(   \
-                                          trace) _(transpose) _(tril) _(triu) _(trunc) _(unsqueeze) _(var)     \
-                                          _(xlogy) _(cross_entropy_loss) _(linear) _(logit) _(multiply) _(     \
-                                              divide) _(subtract) _(real) _(imag) _(complex) _(view_as_real)   \
-                                              _(bitwise_and) _(bitwise_or) _(                                  \
-                                                  bitwise_not) _(count_nonzero)                                \
-                                                  _(rot90) _(diff) _(trapezoid) _(searchsorted) _(histc) _(    \
-                                                      scaled_dot_product_attention)                            \
-                                                      _(relu6) _(hardswish) _(mish) _(log_sigmoid) _(          \
-                                                          softmin) _(glu) _(dropout_) _(relu_) _(sigmoid_)     \
-                                                          _(tanh_) _(zero_) _(fill_) _(                        \
-                                                              binary_cross_entropy_with_logits)                \
-                                                              _(adaptive_avg_pool1d) _(max_pool1d) _(          \
-                                                                  instance_norm) _(broadcast_to) _(swapaxes)   \
-                                                                  _(smooth_l1_loss) _(l1_loss) _(              \
-                                                                      huber_loss) _(binary_cross_entropy)      \
-                                                                      _(kl_div) _(soft_margin_loss) _(         \
-                                                                          poisson_nll_loss)                    \
-                                                                          _(cosine_embedding_loss) _(          \
-                                                                              margin_ranking_loss)             \
-                                                                              _(hinge_embedding_loss) _(       \
-                                                                                  triplet_margin_loss)         \
-                                                                                  _(cross_entropy) _(          \
-                                                                                      movedim) _(vander)       \
-                                                                                      _(cov) _(corrcoef) _(    \
-                                                                                          quantile) _(renorm)  \
-                                                                                          _(polar) _(          \
-                                                                                              angle) _(sgn)    \
-                                                                                              _(special_expit) \
-                                                                                                  _(logaddexp)
+// Functions of one tensor have one address each, for what takes a function (torch::nn::Functional).
+// clang-format off
+#define FL_UNARY_FUNCTIONS(_) \
+  _(abs) _(acos) _(asin) _(atan) _(ceil) _(cos) _(cosh) _(det) _(erf) _(exp) _(expm1) _(floor) _(inverse) \
+  _(isfinite) _(isinf) _(isnan) _(log) _(log10) _(log1p) _(log2) _(logical_not) _(neg) _(reciprocal) \
+  _(relu) _(rsqrt) _(selu) _(sigmoid) _(sign) _(silu) _(sin) _(sinh) _(sqrt) _(square) _(t) _(tan) _(tanh) \
+  _(trace) _(trunc) _(relu6) _(hardswish) _(mish) _(log_sigmoid) _(relu_) _(sigmoid_) _(tanh_) _(zero_) \
+  _(real) _(imag) _(view_as_real) _(bitwise_not) _(angle) _(sgn) _(special_expit)
+#define FL_FUNCTIONS(_) \
+  _(add) _(addcmul) _(addmm) _(all) _(amax) _(amin) _(any) _(argmax) _(argmin) _(argsort) _(atan2) \
+  _(avg_pool1d) _(baddbmm) _(batch_norm) _(bernoulli) _(bilinear) _(bincount) _(bmm) _(cdist) _(celu) \
+  _(clamp) _(clamp_max) _(clamp_min) _(clone) _(conv1d) _(conv3d) _(conv_transpose2d) _(cosine_similarity) \
+  _(cross) _(cumprod) _(cumsum) _(diag) _(diagonal) _(div) _(dot) _(dropout) _(elu) _(embedding) _(eq) \
+  _(flatten) _(floor_divide) _(fmod) _(frobenius_norm) _(gather) _(ge) _(gelu) _(group_norm) _(gt) \
+  _(hardtanh) _(index_select) _(isclose) _(kron) _(le) _(leaky_relu) _(lerp) _(log_softmax) _(logical_and) \
+  _(logical_or) _(logsumexp) _(lt) _(masked_fill) _(masked_select) _(matmul) _(matrix_power) _(maximum) \
+  _(median) _(minimum) _(mm) _(mse_loss) _(mul) _(multinomial) _(mv) _(nan_to_num) _(narrow) _(ne) \
+  _(nll_loss) _(nonzero) _(norm) _(normal) _(one_hot) _(outer) _(pinverse) _(pow) _(prelu) _(prod) \
+  _(remainder) _(repeat_interleave) _(rms_norm) _(roll) _(round) _(scatter) _(scatter_add) _(select) \
+  _(softmax) _(softplus) _(squeeze) _(std) _(sub) _(take) _(tensordot) _(threshold) _(transpose) _(tril) \
+  _(triu) _(unsqueeze) _(var) _(xlogy) _(cross_entropy_loss) _(linear) _(logit) _(multiply) _(divide) \
+  _(subtract) _(complex) _(bitwise_and) _(bitwise_or) _(count_nonzero) _(rot90) _(diff) _(trapezoid) \
+  _(searchsorted) _(histc) _(scaled_dot_product_attention) _(softmin) _(glu) _(dropout_) _(fill_) \
+  _(binary_cross_entropy_with_logits) _(adaptive_avg_pool1d) _(max_pool1d) _(instance_norm) \
+  _(broadcast_to) _(swapaxes) _(smooth_l1_loss) _(l1_loss) _(huber_loss) _(binary_cross_entropy) _(kl_div) \
+  _(soft_margin_loss) _(poisson_nll_loss) _(cosine_embedding_loss) _(margin_ranking_loss) \
+  _(hinge_embedding_loss) _(triplet_margin_loss) _(cross_entropy) _(movedim) _(vander) _(cov) _(corrcoef) \
+  _(quantile) _(renorm) _(polar) _(logaddexp)
+// clang-format on
+#define FL_UNARY_FUNCTION(name)                 \
+  inline Tensor name(const Tensor& self) {      \
+    return detail::call(#name, self);           \
+  }
+FL_UNARY_FUNCTIONS(FL_UNARY_FUNCTION)
+#undef FL_UNARY_FUNCTION
 #define FL_FUNCTION(name)                           \
   template <class... A>                             \
   Tensor name(const Tensor& first, const A&... a) { \

@@ -36,8 +36,6 @@ FL_NAME(kTrilinear, "trilinear")
 FL_NAME(kArea, "area")
 #undef FL_NAME
 
-namespace nn {
-
 // One size for all dimensions, or one for each.
 template <size_t D>
 class ExpandingArray {
@@ -52,6 +50,10 @@ class ExpandingArray {
  private:
   std::vector<int64_t> values_;
 };
+
+namespace nn {
+
+using torch::ExpandingArray;
 
 // Keyword arguments that were set.
 class Keywords {

@@ -370,5 +370,7 @@ FL_SCALAR_TYPES(FL_CONSTANT)
 #undef FL_CONSTANT
 constexpr ScalarType kUInt8 = kByte, kInt8 = kChar, kInt16 = kShort, kInt32 = kInt, kInt64 = kLong,
                      kFloat16 = kHalf, kFloat32 = kFloat, kFloat64 = kDouble, kComplexFloat64 = kComplexFloat;
+constexpr ScalarType kU8 = kByte, kI8 = kChar, kI16 = kShort, kI32 = kInt, kI64 = kLong, kF16 = kHalf, kF32 = kFloat,
+                     kF64 = kDouble;
 
 }  // namespace c10
