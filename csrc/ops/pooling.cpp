@@ -393,12 +393,19 @@ Tensor pool_gather(const Tensor& self, const Tensor& indices, int64_t ndim) {
   return out;
 }
 
+// The number of dimensions of windows that lists describe, each with one number for all or one for each.
+int dims_of_windows(std::initializer_list<IntSpan> lists) {
+  size_t most = 0;
+  for (const IntSpan list : lists) most = std::max(most, list.size());
+  return static_cast<int>(most);
+}
+
 // The gradient of maxima, by their indices. The CPU adds each to its place; an accelerator looks, for each
 // element, at the windows that it lies in, and adds nothing at the same time as somebody else.
 Tensor max_pool_backward(const Tensor& grad, const Tensor& indices, IntSpan input_size, IntSpan kernel,
                          std::optional<IntSpan> stride, IntSpan padding, IntSpan dilation, bool ceil_mode) {
   const std::string op = "_max_pool_backward";
-  const int ndim = static_cast<int>(kernel.size());
+  const int ndim = dims_of_windows({kernel, stride.value_or(IntSpan()), padding, dilation});
   FL_CHECK(ndim >= 1 && ndim <= 3, "[", op, "] expected 1 to 3 kernel sizes, got ", kernel);
   Pooling p = plain(op, ndim, input_size, kernel, stride, padding, dilation, ceil_mode, false);
   const Dims expected = p.output_sizes(input_size);
@@ -444,7 +451,7 @@ Tensor avg_pool_backward(const Tensor& grad, IntSpan input_size, IntSpan kernel,
                          std::optional<IntSpan> stride, IntSpan padding, bool ceil_mode,
                          bool count_include_pad, std::optional<int64_t> divisor) {
   const std::string op = "_avg_pool_backward";
-  const int ndim = static_cast<int>(kernel.size());
+  const int ndim = dims_of_windows({kernel, stride.value_or(IntSpan()), padding});
   FL_CHECK(ndim >= 1 && ndim <= 3, "[", op, "] expected 1 to 3 kernel sizes, got ", kernel);
   return run_average_backward(
       plain(op, ndim, input_size, kernel, stride, padding, {1}, ceil_mode, count_include_pad), grad,

@@ -200,3 +200,12 @@ def test_gradient_of_adaptive_averages(spatial, size):
         (got,) = fl.autograd.grad(y, x, g)
         expected = (g.double().cpu().numpy().reshape(6, -1) @ matrix.T).reshape(x.shape)
         np.testing.assert_allclose(got.double().cpu().numpy(), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["max_pool2d", "avg_pool2d", "max_pool3d", "avg_pool3d"])
+def test_lists_of_one_number_have_gradients(name):
+    pool, dims = getattr(F, name), int(name[-2])
+    x = fl.randn(1, 2, *[4] * dims, dtype=fl.float64, requires_grad=True)
+    fl.testing.assert_close(pool(x, [2]), pool(x, 2))
+    assert fl.autograd.gradcheck(lambda x: pool(x, [2]), (x,))
+    assert fl.autograd.gradgradcheck(lambda x: pool(x, [2]), (x,))

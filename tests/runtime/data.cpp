@@ -91,10 +91,11 @@ void test_order_and_batches() {
 
 void test_workers() {
   auto squares = Squares(101).map(Stack<>());
-  auto loader = data::make_data_loader<SequentialSampler>(squares, data::DataLoaderOptions(5).workers(3).max_jobs(4));
+  auto loader =
+      data::make_data_loader<SequentialSampler>(squares, data::DataLoaderOptions(5).workers(3).max_jobs(4));
   for (int epoch = 0; epoch < 3; ++epoch) EXPECT(numbers_of(*loader) == counted(101));
-  auto any_order =
-      data::make_data_loader<RandomSampler>(squares, data::DataLoaderOptions(5).workers(2).enforce_ordering(false));
+  auto any_order = data::make_data_loader<RandomSampler>(
+      squares, data::DataLoaderOptions(5).workers(2).enforce_ordering(false));
   const auto numbers = numbers_of(*any_order);
   EXPECT(std::set<float>(numbers.begin(), numbers.end()).size() == 101);
 
@@ -120,9 +121,8 @@ void test_workers() {
 
 void test_transforms() {
   auto doubled = Squares(4)
-                     .map(data::transforms::Lambda<Example<>>([](Example<> one) {
-                       return Example<>(one.data * 2, one.target * 4);
-                     }))
+                     .map(data::transforms::Lambda<Example<>>(
+                         [](Example<> one) { return Example<>(one.data * 2, one.target * 4); }))
                      .map(Stack<>());
   auto loader = data::make_data_loader<SequentialSampler>(doubled, 4);
   EXPECT(loader->begin()->data.sum().item<float>() == 12);
@@ -133,13 +133,15 @@ void test_transforms() {
                     .map(Stack<data::TensorExample>());
   auto tensors = data::make_data_loader<SequentialSampler>(std::move(normal), 6);
   const torch::Tensor batch = tensors->begin()->data;
-  EXPECT(batch.size(0) == 6 && batch.index({0, 0, 0, 0}).item<float>() == 1 && batch.index({0, 1}).abs().max().item<float>() == 0);
+  EXPECT(batch.size(0) == 6 && batch.index({0, 0, 0, 0}).item<float>() == 1 &&
+         batch.index({0, 1}).abs().max().item<float>() == 0);
 
-  auto sums = Squares(6).map(data::transforms::Collate<float, std::vector<Example<>>>([](std::vector<Example<>> all) {
-    float sum = 0;
-    for (const auto& one : all) sum += one.target.item<float>();
-    return sum;
-  }));
+  auto sums =
+      Squares(6).map(data::transforms::Collate<float, std::vector<Example<>>>([](std::vector<Example<>> all) {
+        float sum = 0;
+        for (const auto& one : all) sum += one.target.item<float>();
+        return sum;
+      }));
   auto each = data::make_data_loader<SequentialSampler>(std::move(sums), 3);
   std::vector<float> found;
   for (float sum : *each) found.push_back(sum);
@@ -200,7 +202,8 @@ void test_training(const std::string& folder) {
   EXPECT(!test.is_train() && test.images().dim() == 4 && test.targets().dtype() == torch::kInt64);
   torch::NoGradGuard no_grad;
   int64_t right = 0, count = 0;
-  auto test_loader = data::make_data_loader(test.map(data::transforms::Normalize<>(0.1307, 0.3081)).map(Stack<>()), 8);
+  auto test_loader =
+      data::make_data_loader(test.map(data::transforms::Normalize<>(0.1307, 0.3081)).map(Stack<>()), 8);
   for (const auto& batch : *test_loader) {
     right += model.forward(batch.data).argmax(1).eq(batch.target).sum().item<int64_t>();
     count += batch.target.size(0);

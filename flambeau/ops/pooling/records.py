@@ -89,8 +89,10 @@ def max_pool_vjp(
 
 
 @vjp("_max_pool_backward")
-def max_pool_backward_vjp(g: fl.Tensor, indices: fl.Tensor, kernel_size: list[int]) -> tuple[fl.Tensor | None, ...]:
-    return fl._ops._pool_gather(g, indices, len(kernel_size)), None
+def max_pool_backward_vjp(
+    g: fl.Tensor, indices: fl.Tensor, kernel_size: list[int], padding: list[int]
+) -> tuple[fl.Tensor | None, ...]:
+    return fl._ops._pool_gather(g, indices, max(len(kernel_size), len(padding))), None
 
 
 @vjp("_adaptive_max_pool2d")
@@ -209,9 +211,10 @@ def avg_pool_backward_vjp(
     count_include_pad: bool,
     divisor_override: Any,
 ) -> fl.Tensor:
-    if len(kernel_size) == 1:
+    dims = max(len(kernel_size), len(padding))
+    if dims == 1:
         return fl.avg_pool1d(g, kernel_size, stride, padding, ceil_mode, count_include_pad)
-    pool = fl.nn.functional.avg_pool2d if len(kernel_size) == 2 else fl.nn.functional.avg_pool3d
+    pool = fl.nn.functional.avg_pool2d if dims == 2 else fl.nn.functional.avg_pool3d
     return pool(g, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 

@@ -323,9 +323,9 @@ inline Tensor layer_norm(const Tensor& input, IntArrayRef shape, const Tensor& w
   _(hinge_embedding_loss) _(triplet_margin_loss) _(cross_entropy) _(movedim) _(vander) _(cov) _(corrcoef) \
   _(quantile) _(renorm) _(polar) _(logaddexp)
 // clang-format on
-#define FL_UNARY_FUNCTION(name)                 \
-  inline Tensor name(const Tensor& self) {      \
-    return detail::call(#name, self);           \
+#define FL_UNARY_FUNCTION(name)            \
+  inline Tensor name(const Tensor& self) { \
+    return detail::call(#name, self);      \
   }
 FL_UNARY_FUNCTIONS(FL_UNARY_FUNCTION)
 #undef FL_UNARY_FUNCTION
@@ -375,12 +375,13 @@ FL_WEIGHTED_LOSSES(FL_LOSS)
 #undef FL_LOSS
 
 namespace linalg {
-#define FL_LINALG(_)                                                                             \
-  _(det)                                                                                         \
-  _(inv)                                                                                         \
-  _(solve)                                                                                       \
-  _(norm) _(cholesky) _(eigvalsh) _(svdvals) _(matrix_exp) _(matrix_norm) _(vector_norm) _(pinv) \
-      _(matrix_rank) _(lstsq) _(cross) _(matmul)
+#define FL_LINALG(_)                                                                                    \
+  _(det)                                                                                                \
+  _(inv)                                                                                                \
+  _(solve)                                                                                              \
+  _(norm)                                                                                               \
+  _(cholesky) _(eigvalsh) _(svdvals) _(matrix_exp) _(matrix_norm) _(vector_norm) _(pinv) _(matrix_rank) \
+      _(lstsq) _(cross) _(matmul)
 #define FL_FUNCTION(name)                                  \
   template <class... A>                                    \
   Tensor name(const Tensor& first, const A&... a) {        \

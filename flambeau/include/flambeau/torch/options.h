@@ -104,7 +104,8 @@ FL_FIRST(ReLUOptions, bool, inplace) FL_END using ReLU6Options = ReLUOptions;
 using SELUOptions = ReLUOptions;
 FL_OPTIONS(LeakyReLUOptions)
 FL_SET(double, negative_slope)
-FL_SET(bool, inplace) FL_END FL_OPTIONS(ELUOptions) FL_SET(double, alpha) FL_SET(bool, inplace) FL_END
+FL_SET(bool, inplace)
+FL_END FL_OPTIONS(ELUOptions) FL_SET(double, alpha) FL_SET(bool, inplace) FL_END
     using CELUOptions = ELUOptions;
 FL_OPTIONS(GELUOptions)
 FL_SET(std::string, approximate)
@@ -170,16 +171,16 @@ FL_END FL_OPTIONS(BCELossOptions) FL_SET(Tensor, weight) FL_SET(std::string, red
   using SoftminFuncOptions = SoftmaxFuncOptions;
   FL_OPTIONS(DropoutFuncOptions)
   FL_SET(double, p)
-  FL_SET(bool, training) FL_SET(bool, inplace) FL_END FL_OPTIONS(NormalizeFuncOptions) FL_SET(double, p)
-      FL_SET(int64_t, dim) FL_SET(double, eps) FL_END FL_OPTIONS(CosineSimilarityFuncOptions)
-          FL_SET(int64_t, dim) FL_SET(double, eps) FL_END FL_OPTIONS(PadFuncOptions) FL_FIRST(
-              PadFuncOptions, std::vector<int64_t>, pad) FL_SET(std::string, mode) FL_SET(double, value)
-              FL_END FL_OPTIONS(InterpolateFuncOptions) FL_SET(std::vector<int64_t>, size)
-                  FL_SET(std::vector<double>, scale_factor) FL_SET(std::string, mode)
-                      FL_SET(bool, align_corners) FL_SET(bool, recompute_scale_factor) FL_SET(bool, antialias)
-                          FL_END FL_OPTIONS(LayerNormFuncOptions)
-                              FL_FIRST(LayerNormFuncOptions, std::vector<int64_t>, normalized_shape)
-                                  FL_SET(Tensor, weight) FL_SET(Tensor, bias) FL_SET(double, eps) FL_END
+  FL_SET(bool, training)
+  FL_SET(bool, inplace) FL_END FL_OPTIONS(NormalizeFuncOptions) FL_SET(double, p) FL_SET(int64_t, dim) FL_SET(
+      double, eps) FL_END FL_OPTIONS(CosineSimilarityFuncOptions) FL_SET(int64_t, dim) FL_SET(double, eps)
+      FL_END FL_OPTIONS(PadFuncOptions) FL_FIRST(PadFuncOptions, std::vector<int64_t>, pad)
+          FL_SET(std::string, mode) FL_SET(double, value) FL_END FL_OPTIONS(InterpolateFuncOptions)
+              FL_SET(std::vector<int64_t>, size) FL_SET(std::vector<double>, scale_factor)
+                  FL_SET(std::string, mode) FL_SET(bool, align_corners) FL_SET(bool, recompute_scale_factor)
+                      FL_SET(bool, antialias) FL_END FL_OPTIONS(LayerNormFuncOptions)
+                          FL_FIRST(LayerNormFuncOptions, std::vector<int64_t>, normalized_shape)
+                              FL_SET(Tensor, weight) FL_SET(Tensor, bias) FL_SET(double, eps) FL_END
 
       template <size_t D>
       FL_OPTIONS(ConvFuncOptions)

@@ -92,14 +92,14 @@ enum class ScalarType : int8_t {
   Undefined = 127
 };
 
-#define FL_SCALAR_TYPES(_)                                                                                  \
-  _(uint8_t, Byte, "unsigned char")                                                                         \
-  _(int8_t, Char, "signed char")                                                                            \
-  _(int16_t, Short, "short int") _(int, Int, "int") _(int64_t, Long, "long int") _(Half, Half, "c10::Half") \
-      _(float, Float, "float") _(double, Double, "double")                                                  \
-          _(std::complex<float>, ComplexFloat, "c10::complex<float>")                                       \
-              _(std::complex<double>, ComplexDouble, "c10::complex<double>") _(bool, Bool, "bool")          \
-                  _(BFloat16, BFloat16, "c10::BFloat16")
+#define FL_SCALAR_TYPES(_)                                                                            \
+  _(uint8_t, Byte, "unsigned char")                                                                   \
+  _(int8_t, Char, "signed char")                                                                      \
+  _(int16_t, Short, "short int")                                                                      \
+  _(int, Int, "int") _(int64_t, Long, "long int") _(Half, Half, "c10::Half") _(float, Float, "float") \
+      _(double, Double, "double") _(std::complex<float>, ComplexFloat, "c10::complex<float>")         \
+          _(std::complex<double>, ComplexDouble, "c10::complex<double>") _(bool, Bool, "bool")        \
+              _(BFloat16, BFloat16, "c10::BFloat16")
 
 inline const char* toString(ScalarType t) {
   switch (t) {
@@ -370,7 +370,7 @@ FL_SCALAR_TYPES(FL_CONSTANT)
 #undef FL_CONSTANT
 constexpr ScalarType kUInt8 = kByte, kInt8 = kChar, kInt16 = kShort, kInt32 = kInt, kInt64 = kLong,
                      kFloat16 = kHalf, kFloat32 = kFloat, kFloat64 = kDouble, kComplexFloat64 = kComplexFloat;
-constexpr ScalarType kU8 = kByte, kI8 = kChar, kI16 = kShort, kI32 = kInt, kI64 = kLong, kF16 = kHalf, kF32 = kFloat,
-                     kF64 = kDouble;
+constexpr ScalarType kU8 = kByte, kI8 = kChar, kI16 = kShort, kI32 = kInt, kI64 = kLong, kF16 = kHalf,
+                     kF32 = kFloat, kF64 = kDouble;
 
 }  // namespace c10

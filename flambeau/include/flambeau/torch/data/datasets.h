@@ -71,11 +71,12 @@ class StatefulDataset : public BatchDataset<Self, std::optional<Batch>, BatchReq
 };
 
 template <class Source, class AppliedTransform>
-class MapDataset : public BatchDataset<MapDataset<Source, AppliedTransform>,
-                                       std::conditional_t<Source::is_stateful,
-                                                          std::optional<typename AppliedTransform::OutputBatchType>,
-                                                          typename AppliedTransform::OutputBatchType>,
-                                       typename Source::BatchRequestType> {
+class MapDataset
+    : public BatchDataset<
+          MapDataset<Source, AppliedTransform>,
+          std::conditional_t<Source::is_stateful, std::optional<typename AppliedTransform::OutputBatchType>,
+                             typename AppliedTransform::OutputBatchType>,
+          typename Source::BatchRequestType> {
  public:
   using DatasetType = Source;
   using TransformType = AppliedTransform;
@@ -110,11 +111,11 @@ class MapDataset : public BatchDataset<MapDataset<Source, AppliedTransform>,
 
 template <class Source, class Transform>
 MapDataset<Source, Transform> map(Source source, Transform transform) {
-  static_assert(
-      std::is_same_v<std::conditional_t<Source::is_stateful, std::optional<typename Transform::InputBatchType>,
-                                        typename Transform::InputBatchType>,
-                     typename Source::BatchType>,
-      "expected a transform whose input is a batch of the dataset");
+  static_assert(std::is_same_v<
+                    std::conditional_t<Source::is_stateful, std::optional<typename Transform::InputBatchType>,
+                                       typename Transform::InputBatchType>,
+                    typename Source::BatchType>,
+                "expected a transform whose input is a batch of the dataset");
   return {std::move(source), std::move(transform)};
 }
 
@@ -159,7 +160,8 @@ struct TensorDataset : public Dataset<TensorDataset, TensorExample> {
   Tensor tensor;
 };
 
-// The digits of MNIST, from the four files of its archive without compression. Images are floats between 0 and 1.
+// The digits of MNIST, from the four files of its archive without compression. Images are floats between 0
+// and 1.
 class MNIST : public Dataset<MNIST> {
  public:
   enum class Mode { kTrain, kTest };
@@ -169,7 +171,8 @@ class MNIST : public Dataset<MNIST> {
     images_ = read(prefix + "images-idx3-ubyte", 3).unsqueeze(1).to(kFloat32).div(255);
     targets_ = read(prefix + "labels-idx1-ubyte", 1).to(kInt64);
     if (images_.size(0) != targets_.size(0))
-      throw c10::Error(c10::str("[MNIST] expected one label for each of ", images_.size(0), " images, got ", targets_.size(0)));
+      throw c10::Error(c10::str("[MNIST] expected one label for each of ", images_.size(0), " images, got ",
+                                targets_.size(0)));
   }
 
   Example<> get(size_t index) override {
@@ -198,7 +201,8 @@ class MNIST : public Dataset<MNIST> {
       count *= sizes.back();
     }
     if (!file || kind != 0x800 + dims || count < 0 || count > (int64_t(1) << 32))
-      throw c10::Error(c10::str("[MNIST] expected bytes in ", dims, " dimensions in ", path, ", got another file"));
+      throw c10::Error(
+          c10::str("[MNIST] expected bytes in ", dims, " dimensions in ", path, ", got another file"));
     Tensor bytes = torch::empty(sizes, kByte);
     file.read(static_cast<char*>(bytes.data_ptr()), static_cast<std::streamsize>(count));
     if (!file) throw c10::Error(c10::str("[MNIST] expected ", count, " bytes in ", path, ", got fewer"));

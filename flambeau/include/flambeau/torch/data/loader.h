@@ -22,13 +22,17 @@ struct DataLoaderOptions {
   DataLoaderOptions() = default;
   DataLoaderOptions(size_t batch_size) : batch_size_(batch_size) {}
 
-#define FL_OPTION(type, name)                       \
-  DataLoaderOptions& name(type value) {             \
-    name##_ = std::move(value);                     \
-    return *this;                                   \
-  }                                                 \
-  const type& name() const noexcept { return name##_; } \
-  type& name() noexcept { return name##_; }
+#define FL_OPTION(type, name)           \
+  DataLoaderOptions& name(type value) { \
+    name##_ = std::move(value);         \
+    return *this;                       \
+  }                                     \
+  const type& name() const noexcept {   \
+    return name##_;                     \
+  }                                     \
+  type& name() noexcept {               \
+    return name##_;                     \
+  }
   FL_OPTION(size_t, batch_size)
   FL_OPTION(size_t, workers)
   FL_OPTION(std::optional<size_t>, max_jobs)
@@ -122,7 +126,8 @@ class DataLoaderBase {
   // Begins an epoch.
   Iterator<Batch> begin() {
     if (!jobs_in_order_.empty())
-      throw c10::Error("[DataLoader] expected the iterator of before to be at its end, got a new one meanwhile");
+      throw c10::Error(
+          "[DataLoader] expected the iterator of before to be at its end, got a new one meanwhile");
     reset();
     return Iterator<Batch>([this] { return next(); });
   }
@@ -201,7 +206,8 @@ class DataLoaderBase {
     if (!options_.timeout) {
       result_is_there_.wait(lock, is_there);
     } else if (!result_is_there_.wait_for(lock, *options_.timeout, is_there)) {
-      throw c10::Error(c10::str("[DataLoader] expected a batch within ", options_.timeout->count(), " ms, got none"));
+      throw c10::Error(
+          c10::str("[DataLoader] expected a batch within ", options_.timeout->count(), " ms, got none"));
     }
     const auto at = options_.enforce_ordering ? results_.find(jobs_in_order_.front()) : results_.begin();
     jobs_in_order_.erase(std::find(jobs_in_order_.begin(), jobs_in_order_.end(), at->first));
@@ -260,7 +266,8 @@ class StatelessDataLoader
  public:
   StatelessDataLoader(Dataset dataset, Sampler sampler, DataLoaderOptions options)
       : Base(options), sampler_(std::move(sampler)) {
-    for (size_t w = 0; w < this->options_.workers; ++w) this->start_worker(std::make_shared<Dataset>(dataset));
+    for (size_t w = 0; w < this->options_.workers; ++w)
+      this->start_worker(std::make_shared<Dataset>(dataset));
     if (this->options_.workers == 0) this->dataset_ = std::make_unique<Dataset>(std::move(dataset));
   }
   ~StatelessDataLoader() override { this->join(); }
@@ -269,10 +276,12 @@ class StatelessDataLoader
   void reset() override { sampler_.reset(std::nullopt); }
   std::optional<typename Base::BatchRequestType> get_batch_request() override {
     auto indices = sampler_.next(this->options_.batch_size);
-    if (indices && this->options_.drop_last && indices->size() < this->options_.batch_size) return std::nullopt;
+    if (indices && this->options_.drop_last && indices->size() < this->options_.batch_size)
+      return std::nullopt;
     return indices;
   }
-  std::optional<typename Base::BatchType> make_batch(Dataset& dataset, typename Base::BatchRequestType request) override {
+  std::optional<typename Base::BatchType> make_batch(Dataset& dataset,
+                                                     typename Base::BatchRequestType request) override {
     return dataset.get_batch(std::move(request));
   }
 
@@ -280,7 +289,8 @@ class StatelessDataLoader
   Sampler sampler_;
 };
 
-// A loader of a dataset that knows by itself what comes next; all workers use the same one, which has to allow that.
+// A loader of a dataset that knows by itself what comes next; all workers use the same one, which has to
+// allow that.
 template <class Dataset>
 class StatefulDataLoader : public DataLoaderBase<Dataset, typename Dataset::BatchType::value_type, size_t> {
   using Base = DataLoaderBase<Dataset, typename Dataset::BatchType::value_type, size_t>;
@@ -313,16 +323,18 @@ class StatefulDataLoader : public DataLoaderBase<Dataset, typename Dataset::Batc
 };
 
 template <class Dataset, class Sampler>
-std::enable_if_t<!Dataset::is_stateful, std::unique_ptr<StatelessDataLoader<Dataset, Sampler>>> make_data_loader(
-    Dataset dataset, Sampler sampler, DataLoaderOptions options) {
-  return std::make_unique<StatelessDataLoader<Dataset, Sampler>>(std::move(dataset), std::move(sampler), options);
+std::enable_if_t<!Dataset::is_stateful, std::unique_ptr<StatelessDataLoader<Dataset, Sampler>>>
+make_data_loader(Dataset dataset, Sampler sampler, DataLoaderOptions options) {
+  return std::make_unique<StatelessDataLoader<Dataset, Sampler>>(std::move(dataset), std::move(sampler),
+                                                                 options);
 }
 
 template <class Sampler = samplers::RandomSampler, class Dataset>
-std::enable_if_t<!Dataset::is_stateful, std::unique_ptr<StatelessDataLoader<Dataset, Sampler>>> make_data_loader(
-    Dataset dataset, DataLoaderOptions options = DataLoaderOptions()) {
+std::enable_if_t<!Dataset::is_stateful, std::unique_ptr<StatelessDataLoader<Dataset, Sampler>>>
+make_data_loader(Dataset dataset, DataLoaderOptions options = DataLoaderOptions()) {
   const std::optional<size_t> size = dataset.size();
-  if (!size) throw c10::Error("[make_data_loader] expected a dataset of a known size where no sampler is given");
+  if (!size)
+    throw c10::Error("[make_data_loader] expected a dataset of a known size where no sampler is given");
   return make_data_loader(std::move(dataset), Sampler(*size), options);
 }
 

@@ -63,22 +63,28 @@ class IndexSampler : public Sampler<> {
 class SequentialSampler : public IndexSampler {
  public:
   explicit SequentialSampler(size_t size) { begin(counted(size)); }
-  void reset(std::optional<size_t> new_size = std::nullopt) override { begin(counted(new_size.value_or(count()))); }
+  void reset(std::optional<size_t> new_size = std::nullopt) override {
+    begin(counted(new_size.value_or(count())));
+  }
 };
 
 class RandomSampler : public IndexSampler {
  public:
   explicit RandomSampler(int64_t size, Dtype = kLong) { begin(shuffled(static_cast<size_t>(size))); }
-  void reset(std::optional<size_t> new_size = std::nullopt) override { begin(shuffled(new_size.value_or(count()))); }
+  void reset(std::optional<size_t> new_size = std::nullopt) override {
+    begin(shuffled(new_size.value_or(count())));
+  }
 };
 
-// One of several processes with a part of the indices each. Without duplicates the parts of some processes are shorter.
+// One of several processes with a part of the indices each. Without duplicates the parts of some processes
+// are shorter.
 class DistributedSampler : public IndexSampler {
  public:
   DistributedSampler(size_t size, size_t num_replicas = 1, size_t rank = 0, bool allow_duplicates = true)
       : size_(size), num_replicas_(num_replicas), rank_(rank), allow_duplicates_(allow_duplicates) {
     if (rank >= num_replicas)
-      throw c10::ValueError(c10::str("[DistributedSampler] expected a rank below ", num_replicas, ", got ", rank));
+      throw c10::ValueError(
+          c10::str("[DistributedSampler] expected a rank below ", num_replicas, ", got ", rank));
   }
   void set_epoch(size_t epoch) { epoch_ = epoch; }
   size_t epoch() const { return epoch_; }
@@ -101,7 +107,8 @@ class DistributedSampler : public IndexSampler {
 // The order of an epoch is the same in all processes: the epoch decides on it.
 class DistributedRandomSampler : public DistributedSampler {
  public:
-  DistributedRandomSampler(size_t size, size_t num_replicas = 1, size_t rank = 0, bool allow_duplicates = true)
+  DistributedRandomSampler(size_t size, size_t num_replicas = 1, size_t rank = 0,
+                           bool allow_duplicates = true)
       : DistributedSampler(size, num_replicas, rank, allow_duplicates) {
     reset(size);
   }
@@ -125,7 +132,8 @@ class DistributedRandomSampler : public DistributedSampler {
 
 class DistributedSequentialSampler : public DistributedSampler {
  public:
-  DistributedSequentialSampler(size_t size, size_t num_replicas = 1, size_t rank = 0, bool allow_duplicates = true)
+  DistributedSequentialSampler(size_t size, size_t num_replicas = 1, size_t rank = 0,
+                               bool allow_duplicates = true)
       : DistributedSampler(size, num_replicas, rank, allow_duplicates) {
     reset(size);
   }

@@ -155,7 +155,8 @@ class TensorLambda : public TensorTransform<Target> {
 // (x - mean) / stddev, one number for all channels or one for each.
 template <class Target = Tensor>
 struct Normalize : public TensorTransform<Target> {
-  Normalize(ArrayRef<double> mean, ArrayRef<double> stddev) : mean(of_channels(mean)), stddev(of_channels(stddev)) {}
+  Normalize(ArrayRef<double> mean, ArrayRef<double> stddev)
+      : mean(of_channels(mean)), stddev(of_channels(stddev)) {}
 
   Tensor operator()(Tensor input) override { return input.sub(mean).div(stddev); }
 
