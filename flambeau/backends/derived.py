@@ -281,12 +281,30 @@ def make_module(device: RegisteredDevice, functions: Any) -> None:
             raise RuntimeError(f"[{name}.set_device] expected one of {device.count} devices, got {index}")
         current[0] = place
 
+    class device_block:  # named as in torch.cuda
+        """A `with` block on one of the devices, by number or name; None and negative numbers change nothing."""
+
+        def __init__(self, index: Any) -> None:
+            self.idx = index if isinstance(index, int) else None if index is None else flambeau.device(index).index or 0
+
+        def __enter__(self) -> None:
+            self.before = current[0]
+            if self.idx is not None and self.idx >= 0:
+                set_device(self.idx)
+
+        def __exit__(self, *error: object) -> None:
+            set_device(self.before)
+
+    def device_of(tensor: Any) -> Any:
+        """A `with` block on the device of a tensor, if it is one of these."""
+        return device_block((tensor.device.index or 0) if tensor.device.type == name else None)
+
     def manual_seed(seed: int) -> None:
         generator.manual_seed(int(seed))
 
     defaults: dict[str, Any] = {
         "is_available": lambda: True, "device_count": lambda: device.count, "current_device": lambda: current[0],
-        "set_device": set_device, "is_initialized": lambda: True, "init": lambda: None, "_lazy_init": lambda: None,
+        "set_device": set_device, "device": device_block, "device_of": device_of, "is_initialized": lambda: True, "init": lambda: None, "_lazy_init": lambda: None,
         "synchronize": lambda device_=None: device.synchronize(), "Stream": Stream, "Event": Event,
         "current_stream": lambda device_=None: Stream(name), "default_stream": lambda device_=None: Stream(name),
         "set_stream": lambda stream: None, "stream": lambda stream: stream or Stream(name),

@@ -257,6 +257,18 @@ def test_memory_is_counted_and_a_full_device_gives_back_what_its_pool_keeps():
     assert stats["allocated_bytes.all.current"] == stats["allocated_bytes.all.peak"] == y.untyped_storage().nbytes()
 
 
+def test_blocks_on_one_of_several_devices():
+    make("manychip", count=3)
+    x = fl.ones(2, device="manychip:2")
+    with fl.manychip.device(1), fl.manychip.device_of(fl.ones(1)), fl.manychip.device(None), fl.manychip.device(-1):
+        assert fl.manychip.current_device() == 1
+        with fl.manychip.device_of(x), fl.manychip.device("manychip:0"):
+            assert fl.manychip.current_device() == 0
+    assert fl.manychip.current_device() == 0
+    with pytest.raises(RuntimeError, match="one of 3 devices"):
+        fl.manychip.device(5).__enter__()
+
+
 def test_a_device_without_double_precision_makes_sequences_and_draws():
     single = make("singlechip", dtypes=[fl.float32, fl.int64, fl.bool], host_fallback=True)
     for sequence in (
