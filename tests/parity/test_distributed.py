@@ -13,7 +13,9 @@ pytest.importorskip("torch")
 sys.path.append(str(pathlib.Path(__file__).parent.parent))
 from launching import run_ranks
 
-PROGRAMS = sorted(p for p in (pathlib.Path(__file__).parent / "distributed").glob("*.py") if p.stem != "cases")
+PROGRAMS = sorted(
+    p for p in (pathlib.Path(__file__).parent / "distributed").glob("*.py") if p.stem not in ("cases", "meshes")
+)
 
 
 def results(program, ranks, folder, oracle):

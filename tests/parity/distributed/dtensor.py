@@ -5,6 +5,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from cases import case, filled, main
+from meshes import grid, line, rank
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import (
@@ -30,24 +31,6 @@ from torch.distributed.tensor.parallel import (
     loss_parallel,
     parallelize_module,
 )
-
-MESH = {}
-
-
-def rank():
-    return dist.get_rank()
-
-
-def line():
-    if "line" not in MESH:
-        MESH["line"] = init_device_mesh("cpu", (4,), mesh_dim_names=("x",))
-    return MESH["line"]
-
-
-def grid():
-    if "grid" not in MESH:
-        MESH["grid"] = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-    return MESH["grid"]
 
 
 def values(*shape):

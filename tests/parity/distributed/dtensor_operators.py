@@ -6,23 +6,9 @@ import itertools
 import torch
 import torch.nn.functional as F
 from cases import case, filled, main
+from meshes import grid, line
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
-
-MESH = {}
-
-
-def line():
-    if "line" not in MESH:
-        MESH["line"] = init_device_mesh("cpu", (4,), mesh_dim_names=("x",))
-    return MESH["line"]
-
-
-def grid():
-    if "grid" not in MESH:
-        MESH["grid"] = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-    return MESH["grid"]
 
 
 def values(*shape):
