@@ -149,9 +149,9 @@ bool usable(const Tensor& query, const Tensor& key, const Tensor& mask) {
          is_floating(query.dtype()) && query.dtype() != DType::Double && query.numel() > 0 && key.numel() > 0;
 }
 
-float scale_of(const Value& given, const Tensor& query) {
-  return given.is_none() ? 1.0f / sqrtf(static_cast<float>(query.size(3)))
-                         : static_cast<float>(given.to_float());
+float scale_of(const Value& scale, const Tensor& query) {
+  return scale.is_none() ? 1.0f / sqrtf(static_cast<float>(query.size(3)))
+                         : static_cast<float>(scale.to_float());
 }
 
 // ---------------------------------------------------------------- over blocks
@@ -180,9 +180,9 @@ Tensor in_pieces(const Tensor& t) {
   bool fits = t.stride(3) == 1 && reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
   for (int64_t i = 0; i < 3; ++i) fits = fits && (t.size(i) == 1 || t.stride(i) % 8 == 0);
   if (fits) return t;
-  const Tensor made = empty(t.sizes(), t.options());  // contiguous(t) may be t, at its odd address
-  copy_into(made, t);
-  return made;
+  const Tensor copy = empty(t.sizes(), t.options());  // contiguous(t) may be t, at its odd address
+  copy_into(copy, t);
+  return copy;
 }
 flash::Operand operand(const Tensor& t) {
   return {t.raw(), 2 * t.stride(0), 2 * t.stride(1), 2 * t.stride(2)};

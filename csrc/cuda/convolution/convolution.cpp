@@ -138,11 +138,11 @@ bool aligned(const Tensor& t) {
 
 // Channels-last or contiguous, with strides that say so even for sizes of one (the library refuses tensors
 // that seem to differ in format), at an address that it reads words of 16 bytes from.
-Tensor in_format(const Tensor& given, bool last) {
-  Tensor t = given;
-  if (!aligned(given)) {
-    t = empty_like(given, given.dtype());
-    copy_into(t, given);
+Tensor in_format(const Tensor& tensor, bool last) {
+  Tensor t = tensor;
+  if (!aligned(tensor)) {
+    t = empty_like(tensor, tensor.dtype());
+    copy_into(t, tensor);
   }
   if (!last) {
     t = contiguous(t);
@@ -212,8 +212,8 @@ bool is_refusal(int status) {
 bool run_planned(const Problem& p, Way way, int math, const std::string& key, Handle handle,
                  cudaStream_t stream) {
   static const bool wanted = [] {
-    const char* given = std::getenv("FLAMBEAU_CUDNN");
-    return !given || std::strcmp(given, "functions") != 0;
+    const char* setting = std::getenv("FLAMBEAU_CUDNN");
+    return !setting || std::strcmp(setting, "functions") != 0;
   }();
   if (!wanted || math == kMathFma) return false;
   static auto* plans = new std::unordered_map<std::string, std::unique_ptr<ConvolutionPlan>>;
@@ -401,9 +401,9 @@ bool run_somehow(const Problem& p, Way way) {
   if (run(p, way)) return true;
   if (!p.last) return false;
   const auto outermost = [](const Tensor& t, bool written) {
-    const Tensor made = empty(t.sizes(), t.options());
-    if (!written) copy_into(made, t);
-    return made;
+    const Tensor result = empty(t.sizes(), t.options());
+    if (!written) copy_into(result, t);
+    return result;
   };
   Problem q = p;
   q.last = false;
@@ -422,9 +422,9 @@ bool run_somehow(const Problem& p, Way way) {
 
 // ---------------------------------------------------------------- operators
 
-Dims for_space(IntSpan given, int64_t space) {
+Dims for_space(IntSpan values, int64_t space) {
   Dims out(space);
-  for (int64_t d = 0; d < space; ++d) out[d] = given.size() == 1 ? given[0] : given[d];
+  for (int64_t d = 0; d < space; ++d) out[d] = values.size() == 1 ? values[0] : values[d];
   return out;
 }
 // (N, C, L) as (N, C, 1, L).

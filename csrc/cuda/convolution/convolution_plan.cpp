@@ -145,11 +145,11 @@ class Descriptor {
   void* raw_ = nullptr;
 };
 
-Descriptor tensor(int type, const ConvolutionShape::Operand& given, int64_t name) {
+Descriptor tensor(int type, const ConvolutionShape::Operand& operand, int64_t name) {
   Descriptor t(kTensor);
   t.set(kTensorType, kDataType, 1, &type)
-      .set(kTensorSizes, given.sizes)
-      .set(kTensorStrides, given.strides)
+      .set(kTensorSizes, operand.sizes)
+      .set(kTensorStrides, operand.strides)
       .set(kTensorAlignment, kInt64Type, 1, &kAlignment)
       .set(kTensorName, kInt64Type, 1, &name)
       .finalize();

@@ -93,10 +93,10 @@ __global__ void __launch_bounds__(kThreads) convolve(const __grid_constant__ Lau
 #pragma unroll
         for (int v = 0; v < V; ++v)
           w[j][v] = weights[(k * a.other.tap_step + j * a.tiled.tap_step) * wide + lane * V + v];
-      Line<T, V, Tile::sources> given;
-      given.read(from + int64_t(at) * a.other.x_step, a.tiled.x_step, inside);
+      Line<T, V, Tile::sources> loaded;
+      loaded.read(from + int64_t(at) * a.other.x_step, a.tiled.x_step, inside);
       A line[Tile::sources][V];
-      given.get(line);
+      loaded.get(line);
 #pragma unroll
       for (int j = 0; j < Tile::sources; ++j)
 #pragma unroll
@@ -139,10 +139,10 @@ __global__ void __launch_bounds__(kSummers) sum_taps(const __grid_constant__ Lau
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       const int at = source_of<false>(a.other, place.other, k, S);
-      Line<T, 1, Tile::sources> given;
-      given.read(x + int64_t(at) * a.other.x_step, a.tiled.x_step, at < 0 ? 0 : inside);
+      Line<T, 1, Tile::sources> loaded;
+      loaded.read(x + int64_t(at) * a.other.x_step, a.tiled.x_step, at < 0 ? 0 : inside);
       A line[Tile::sources][1];
-      given.get(line);
+      loaded.get(line);
 #pragma unroll
       for (int j = 0; j < K; ++j)
 #pragma unroll

@@ -28,13 +28,13 @@ __device__ __forceinline__ float logistic(float x) {
 
 // In double, but with fewer steps than double results need: the fractions of the recurrence up to four are
 // brought to one denominator.
-__device__ __forceinline__ float digamma_of(float given) {
-  double x = given, result = 0.0;
-  if (given == 0.0f) return ::copysignf(std::numeric_limits<float>::infinity(), -given);
-  if (given < 0.0f) {
-    if (given == ::truncf(given)) return std::numeric_limits<float>::quiet_NaN();
+__device__ __forceinline__ float digamma_of(float argument) {
+  double x = argument, result = 0.0;
+  if (argument == 0.0f) return ::copysignf(std::numeric_limits<float>::infinity(), -argument);
+  if (argument < 0.0f) {
+    if (argument == ::truncf(argument)) return std::numeric_limits<float>::quiet_NaN();
     double s, c;
-    ::sincospi(static_cast<double>(given - ::truncf(given)), &s, &c);
+    ::sincospi(static_cast<double>(argument - ::truncf(argument)), &s, &c);
     result = -3.14159265358979323846 * (c / s);
     x = 1.0 - x;
   }

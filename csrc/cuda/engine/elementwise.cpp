@@ -245,10 +245,10 @@ void run_pointwise(const PointwiseCall& call) {
                 "] expected an operator with a CUDA kernel");
   if (call.slot > kSlotBool) return run_complex(call, table);
   if (is_complex(call.out.dtype())) {
-    const Tensor made = empty(call.out.sizes(), {call.result, call.out.device()});
+    const Tensor converted = empty(call.out.sizes(), {call.result, call.out.device()});
     run_pointwise({call.def, call.variant, call.chosen, call.slot, call.loop, call.operand, call.operands,
-                   made, call.common, call.compute, call.result, call.params, false});
-    return copy_into(call.out, made);
+                   converted, call.common, call.compute, call.result, call.params, false});
+    return copy_into(call.out, converted);
   }
   if (!is_real(call.out.dtype())) refuse(call.def.name, call.common);
   const PointwiseKernels& kernels = table->kernels[call.chosen >= 0 ? 0 : call.variant][call.slot];
@@ -365,7 +365,7 @@ static ReduceDims reduce_dims(const char* op, const Tensor& self, uint64_t mask,
 
 static ReduceArgs reduce_args(const Tensor& self, const Tensor& out, const Tensor& second,
                               const ReduceDims& dims, const double (&params)[2]) {
-  const auto& [kept, reduced, count, outputs] = dims;
+  const auto& [remaining, reduced, count, outputs] = dims;
   const int64_t item = self.itemsize();
   ReduceArgs args{};
   args.in = self.raw();
@@ -383,11 +383,11 @@ static ReduceArgs reduce_args(const Tensor& self, const Tensor& out, const Tenso
   args.count = count;
   args.outputs = static_cast<uint32_t>(outputs);
   args.length = static_cast<uint32_t>(count);
-  args.kept.ndim = static_cast<int>(kept.size());
+  args.kept.ndim = static_cast<int>(remaining.size());
   for (int d = 0; d < args.kept.ndim; ++d) {
-    args.kept.size[d] = Divider(static_cast<uint32_t>(kept[d].size));
-    args.kept.stride[0][d] = kept[d].in;
-    args.kept.stride[1][d] = kept[d].out;
+    args.kept.size[d] = Divider(static_cast<uint32_t>(remaining[d].size));
+    args.kept.stride[0][d] = remaining[d].in;
+    args.kept.stride[1][d] = remaining[d].out;
   }
   args.reduced.ndim = static_cast<int>(reduced.size());
   for (int d = 0; d < args.reduced.ndim; ++d) {
@@ -403,7 +403,7 @@ void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self,
                const Tensor& out, const Tensor& second, const double (&params)[2]) {
   OnDevice on(self.device().index);
   const ReduceDims dims = reduce_dims(op, self, mask, out.defined() ? out : second);
-  const auto& [kept, reduced, count, outputs] = dims;
+  const auto& [remaining, reduced, count, outputs] = dims;
   ReduceArgs args = reduce_args(self, out, second, dims, params);
   const int64_t item = self.itemsize();
   const auto in_vectors = [&](const std::vector<MergedDim>& side) {
@@ -415,14 +415,14 @@ void reduce_by(const ReduceKernels& kernels, const char* op, const Tensor& self,
   };
   const bool eights = kernels.by_eight && kernels.by_eight(args.in_dtype);
   args.wide = eights && (args.contiguous ? reduced[0].in == item : in_vectors(reduced) && outer_fit(reduced));
-  const bool columns = !kept.empty() && kept[0].in < reduced[0].in && outputs >= 16;
+  const bool columns = !remaining.empty() && remaining[0].in < reduced[0].in && outputs >= 16;
   const bool short_rows = !columns && count <= 1024 && outputs > 64;
 
   // Enough blocks for the whole device; each part is worth a block.
   const int64_t wanted = int64_t(properties(current_device()).multiProcessorCount) * 4;
-  const bool by_eight = columns && eights && kernels.wide_columns && args.contiguous && in_vectors(kept) &&
-                        reinterpret_cast<uintptr_t>(args.in) % args.unit == 0 &&
-                        reduced[0].in % args.unit == 0 && outer_fit(kept);
+  const bool by_eight = columns && eights && kernels.wide_columns && args.contiguous &&
+                        in_vectors(remaining) && reinterpret_cast<uintptr_t>(args.in) % args.unit == 0 &&
+                        reduced[0].in % args.unit == 0 && outer_fit(remaining);
   const int64_t blocks = by_eight ? (outputs + 255) / 256 : columns ? (outputs + 31) / 32 : outputs;
   const int64_t least = columns ? 64 : 8192;
   int64_t parts = 1;

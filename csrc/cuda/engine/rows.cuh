@@ -83,11 +83,11 @@ inline Tensor from_lines(const Tensor& lines, int64_t dim) {
 }
 
 // A result in the layout that operators on the CPU give it: that of `like`, where it has no holes.
-inline Tensor laid_as(const Tensor& made, const Tensor& like) {
-  if (like.is_contiguous()) return made;
-  const Tensor out = empty_like(like, made.dtype());
-  if (out.strides() == made.strides()) return made;
-  copy_into(out, made);
+inline Tensor laid_as(const Tensor& result, const Tensor& like) {
+  if (like.is_contiguous()) return result;
+  const Tensor out = empty_like(like, result.dtype());
+  if (out.strides() == result.strides()) return result;
+  copy_into(out, result);
   return out;
 }
 

@@ -120,11 +120,11 @@ Tensor moved_last(const Tensor& t, IntSpan dims) {
 }
 
 // One to three dimensions.
-void transform(const Tensor& to, const Tensor& given, IntSpan dims, bool forward, double scale) {
-  const bool from_real = !is_complex(given.dtype()), to_real = !is_complex(to.dtype());
+void transform(const Tensor& to, const Tensor& input, IntSpan dims, bool forward, double scale) {
+  const bool from_real = !is_complex(input.dtype()), to_real = !is_complex(to.dtype());
   const bool wide = real_of(to.dtype()) == DType::Double;
   const int64_t last = dims[dims.size() - 1];
-  Tensor from = given;
+  Tensor from = input;
   if (to_real && from.size(last) != to.size(last) / 2 + 1) {
     Dims sizes(from.sizes());
     sizes[last] = to.size(last) / 2 + 1;
@@ -136,14 +136,14 @@ void transform(const Tensor& to, const Tensor& given, IntSpan dims, bool forward
   // The library wants data on the boundaries of complex numbers. A transform to real numbers spoils its
   // input; the other sign is that of the conjugate.
   const bool aligned = reinterpret_cast<uintptr_t>(source.raw()) % (wide ? 16 : 8) == 0;
-  if (!aligned || (to_real && source->storage.get() == given->storage.get())) source = copied(source);
+  if (!aligned || (to_real && source->storage.get() == input->storage.get())) source = copied(source);
   if (to_real && forward) fft_finish(source, 1, true);
 
   Plan wanted{};
-  wanted.device = given.device().index;
+  wanted.device = input.device().index;
   wanted.type = from_real ? (wide ? kD2Z : kR2C) : to_real ? (wide ? kZ2D : kC2R) : (wide ? kZ2Z : kC2C);
   wanted.rank = static_cast<int>(dims.size());
-  const Tensor& lengths = to_real ? to : given;
+  const Tensor& lengths = to_real ? to : input;
   int64_t transformed = 1;
   for (int d = 0; d < wanted.rank; ++d) transformed *= wanted.n[d] = lengths.size(dims[d]);
   wanted.batch = lengths.numel() / transformed;

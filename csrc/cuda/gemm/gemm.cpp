@@ -39,13 +39,13 @@ Plan make_plan(Lt& lt, const Key_& k) {
   check_lt(lt.desc_set(p.desc, kTransA, &k.trans_a, 4), "transa");
   check_lt(lt.desc_set(p.desc, kTransB, &k.trans_b, 4), "transb");
   check_lt(lt.desc_set(p.desc, kEpilogue, &k.epilogue, 4), "epilogue");
-  const auto layout = [&](Layout_* made, int type, int64_t rows, int64_t columns, int64_t ld,
+  const auto layout = [&](Layout_* descriptor, int type, int64_t rows, int64_t columns, int64_t ld,
                           int64_t stride) {
-    check_lt(lt.layout_create(made, type, rows, columns, ld), "cublasLtMatrixLayoutCreate");
+    check_lt(lt.layout_create(descriptor, type, rows, columns, ld), "cublasLtMatrixLayoutCreate");
     const int32_t count = static_cast<int32_t>(k.batch);
     if (count > 1) {
-      check_lt(lt.layout_set(*made, kBatchCount, &count, 4), "batch count");
-      check_lt(lt.layout_set(*made, kBatchStride, &stride, 8), "batch stride");
+      check_lt(lt.layout_set(*descriptor, kBatchCount, &count, 4), "batch count");
+      check_lt(lt.layout_set(*descriptor, kBatchStride, &stride, 8), "batch stride");
     }
   };
   layout(&p.a, k.type, k.trans_a ? k.inner : k.rows, k.trans_a ? k.rows : k.inner, k.lda, k.stride_a);
@@ -115,20 +115,20 @@ bool uneven(const Side& s, DType dtype) {
 // A matrix of uninitialised elements in even lines, along its rows or its columns.
 Tensor even(Side& s, int64_t rows, int64_t columns, bool by_rows, DType dtype, int8_t device) {
   const int64_t pitch = pitch_of(by_rows ? columns : rows, dtype);
-  const Tensor made = empty({(by_rows ? rows : columns) * pitch}, {dtype, {DeviceType::CUDA, device}});
-  s = {made.raw(), by_rows ? pitch : 1, by_rows ? 1 : pitch, 0};
-  return made;
+  const Tensor padded = empty({(by_rows ? rows : columns) * pitch}, {dtype, {DeviceType::CUDA, device}});
+  s = {padded.raw(), by_rows ? pitch : 1, by_rows ? 1 : pitch, 0};
+  return padded;
 }
 Tensor evened(Side& s, int64_t rows, int64_t columns, DType dtype, int8_t device) {
   const Tensor source = window(s, 1, rows, columns, dtype, device);
-  const Tensor made = even(s, rows, columns, s.column == 1, dtype, device);
+  const Tensor padded = even(s, rows, columns, s.column == 1, dtype, device);
   copy_into(window(s, 1, rows, columns, dtype, device), source);
-  return made;
+  return padded;
 }
 
 // Copies a product that was made in even lines to where it was asked for.
-void spread(const GemmArgs& g, const Tensor& made, const Side& c) {
-  if (!made.defined()) return;
+void spread(const GemmArgs& g, const Tensor& products, const Side& c) {
+  if (!products.defined()) return;
   copy_into(window({g.c, g.c_row, g.c_col, 0}, 1, g.m, g.n, g.dtype, g.device),
             window(c, 1, g.m, g.n, g.dtype, g.device));
 }
@@ -280,10 +280,10 @@ void gemm(const GemmArgs& g, DType result) {
 static void gemm_widened(const GemmArgs& g) {
   if (g.k > 0 && Lt::get().found && g.c_col == 1) return gemm(g, DType::Float);
   GemmArgs narrow = g;
-  const Tensor made = empty({g.batch, g.m, g.n}, {g.dtype, {DeviceType::CUDA, g.device}});
-  narrow.c = made.raw(), narrow.c_batch = g.m * g.n, narrow.c_row = g.n, narrow.c_col = 1;
+  const Tensor products = empty({g.batch, g.m, g.n}, {g.dtype, {DeviceType::CUDA, g.device}});
+  narrow.c = products.raw(), narrow.c_batch = g.m * g.n, narrow.c_row = g.n, narrow.c_col = 1;
   gemm(narrow, g.dtype);
-  copy_into(window({g.c, g.c_row, g.c_col, g.c_batch}, g.batch, g.m, g.n, DType::Float, g.device), made);
+  copy_into(window({g.c, g.c_row, g.c_col, g.c_batch}, g.batch, g.m, g.n, DType::Float, g.device), products);
 }
 
 void gemm(const GemmArgs& g) {

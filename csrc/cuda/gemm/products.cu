@@ -9,8 +9,8 @@ namespace {
 constexpr int kTile = 16;
 
 template <class T>
-__device__ __forceinline__ T factor(const std::complex<double>& given) {
-  const double* parts = reinterpret_cast<const double*>(&given);
+__device__ __forceinline__ T factor(const std::complex<double>& number) {
+  const double* parts = reinterpret_cast<const double*>(&number);
   if constexpr (std::is_same_v<T, Complex>)
     return Complex(parts[0], parts[1]);
   else

@@ -162,15 +162,15 @@ Tensor finished_later(const ScaledProduct& p) {
   ScaledProduct plain = p;
   plain.bias = plain.scale_result = Tensor();
   plain.result = DType::Float;
-  Tensor made = product(plain, p.by_rows ? kRows : kOne);
-  if (!made.defined() && p.by_rows) {
-    made = product(plain, kNone);
-    if (made.defined()) made = call_tensor(mul, call_tensor(mul, made, p.scale_a), p.scale_b);
+  Tensor result = product(plain, p.by_rows ? kRows : kOne);
+  if (!result.defined() && p.by_rows) {
+    result = product(plain, kNone);
+    if (result.defined()) result = call_tensor(mul, call_tensor(mul, result, p.scale_a), p.scale_b);
   }
-  if (!made.defined()) return made;
-  if (p.bias.defined()) made = call_tensor(add, made, to_dtype(p.bias, DType::Float), Scalar(int64_t(1)));
-  if (p.scale_result.defined() && is_float8(p.result)) made = call_tensor(mul, made, p.scale_result);
-  return to_dtype(made, p.result);
+  if (!result.defined()) return result;
+  if (p.bias.defined()) result = call_tensor(add, result, to_dtype(p.bias, DType::Float), Scalar(int64_t(1)));
+  if (p.scale_result.defined() && is_float8(p.result)) result = call_tensor(mul, result, p.scale_result);
+  return to_dtype(result, p.result);
 }
 
 // (self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum)
@@ -182,13 +182,13 @@ void scaled_mm(const Operator& op, void*, KeySet keys, Value* args, Value* resul
       checked_scaled_product(args[0].tensor(), args[1].tensor(), args[2].tensor(), args[3].tensor(),
                              optional(4), optional(5), result, args[7].to_bool());
   OnDevice on(p.a.device().index);
-  Tensor made;
+  Tensor product_tensor;
   if (fits(p)) {
-    if (adds_bias(p) && type_of(p.result) >= 0) made = product(p, p.by_rows ? kRows : kOne);
-    if (!made.defined()) made = finished_later(p);
+    if (adds_bias(p) && type_of(p.result) >= 0) product_tensor = product(p, p.by_rows ? kRows : kOne);
+    if (!product_tensor.defined()) product_tensor = finished_later(p);
   }
-  if (made.defined())
-    results[0] = Value(std::move(made));
+  if (product_tensor.defined())
+    results[0] = Value(std::move(product_tensor));
   else
     by_definition(op, keys, args, results);
 }

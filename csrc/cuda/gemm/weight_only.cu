@@ -305,11 +305,11 @@ template <bool kNibbles>
 void weight_product(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
   const Described described(op, args);  // raises for bad arguments
-  Tensor made = kNibbles
-                    ? multiply(args[0].tensor(), args[1].tensor(), args[3].tensor(), args[2].to_int(), true)
-                    : multiply(args[0].tensor(), args[1].tensor(), args[2].tensor(), 0, false);
-  if (made.defined())
-    results[0] = Value(std::move(made));
+  Tensor result = kNibbles
+                      ? multiply(args[0].tensor(), args[1].tensor(), args[3].tensor(), args[2].to_int(), true)
+                      : multiply(args[0].tensor(), args[1].tensor(), args[2].tensor(), 0, false);
+  if (result.defined())
+    results[0] = Value(std::move(result));
   else
     by_definition(op, keys, args, results);
 }

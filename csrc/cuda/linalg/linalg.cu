@@ -96,9 +96,9 @@ __global__ void permutation_kernel(R* p, const int32_t* pivots, int32_t* order, 
   int32_t* mine = order + b * rows;
   for (int64_t r = 0; r < rows; ++r) mine[r] = static_cast<int32_t>(r);
   for (int64_t r = 0; r < length; ++r) {
-    const int32_t other = pivots[b * length + r] - 1, kept = mine[r];
+    const int32_t other = pivots[b * length + r] - 1, own_row = mine[r];
     mine[r] = mine[other];
-    mine[other] = kept;
+    mine[other] = own_row;
   }
   for (int64_t r = 0; r < rows; ++r) p[(b * rows * rows + r * rows + mine[r]) * width] = R(1);
 }
@@ -147,12 +147,12 @@ __global__ void determinant_kernel(const R* lu, const int32_t* pivots, R* result
 void Elements::copy_part(const Tensor& to, const Tensor& from, Part part, bool unit) {
   if (to.numel() == 0) return;
   OnDevice on(to.device().index);
-  const bool given = from.defined();
+  const bool present = from.defined();
   by_precision(to, [&](auto r) {
     using R = decltype(r);
     part_kernel<R><<<blocks_of(to.numel()), 256, 0, current_stream()>>>(
-        to.data<R>(), given ? from.data<R>() : nullptr, to.size(-2), to.size(-1), given ? from.size(-2) : 0,
-        given ? from.size(-1) : 0, width_of(to), to.numel(), part, unit);
+        to.data<R>(), present ? from.data<R>() : nullptr, to.size(-2), to.size(-1),
+        present ? from.size(-2) : 0, present ? from.size(-1) : 0, width_of(to), to.numel(), part, unit);
   });
   check_launch("linalg");
 }

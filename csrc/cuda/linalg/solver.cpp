@@ -25,7 +25,7 @@ struct Libraries {
   Library *blas, *solver;
 
   static const Libraries& get() {
-    static const Libraries found = [] {
+    static const Libraries libraries = [] {
       // cuSOLVER looks for those it is made of under these names: opened before, they are found wherever they
       // lie.
       static const char* const lt[] = {"libcublasLt.so.13", "libcublasLt.so.12", nullptr};
@@ -42,7 +42,7 @@ struct Libraries {
       l.solver = new Library(solver);
       return l;
     }();
-    return found;
+    return libraries;
   }
 };
 
@@ -55,9 +55,9 @@ Routine find(Library* library, const std::string& name) {
   std::lock_guard<std::mutex> lock(mutex);
   const auto it = known.find(name);
   if (it != known.end()) return it->second;
-  Routine found = nullptr;
-  library->find(found, name.c_str());
-  return known[name] = found;
+  Routine routine = nullptr;
+  library->find(routine, name.c_str());
+  return known[name] = routine;
 }
 
 template <class... A>
@@ -71,8 +71,8 @@ void call(Library* library, const std::string& name, A... args) {
 
 // The handle of this thread for a device, with its stream set.
 Handle handle(Library* library, const char* create, const char* set_stream) {
-  thread_local std::map<std::pair<Library*, int>, Handle> kept;
-  Handle& h = kept[{library, current_device()}];
+  thread_local std::map<std::pair<Library*, int>, Handle> handles;
+  Handle& h = handles[{library, current_device()}];
   if (!h) call(library, create, &h);
   call(library, set_stream, h, current_stream());
   return h;
@@ -182,9 +182,9 @@ int64_t batch_of(const Tensor& t) {
 
 // What cuSOLVER's generic routines ask for besides a handle.
 void* settings(const Call& c) {
-  thread_local void* kept = nullptr;
-  if (!kept) call(c.library(), "cusolverDnCreateParams", &kept);
-  return kept;
+  thread_local void* parameters = nullptr;
+  if (!parameters) call(c.library(), "cusolverDnCreateParams", &parameters);
+  return parameters;
 }
 
 // Whether the matrices of a batch go together: large ones fill the device by themselves.

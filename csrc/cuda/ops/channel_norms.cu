@@ -243,32 +243,32 @@ void batch_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
   if (!countable(count)) return by_definition(op, keys, args, results);
   OnDevice on(input.device().index);
   const bool last = is_channels_last(input);
-  const Asked made = asked("batch_norm", grad, input, weight, args[6], channels, last);
-  made.give(results);
+  const Asked gradients = asked("batch_norm", grad, input, weight, args[6], channels, last);
+  gradients.give(results);
   if (input.numel() == 0) {
     const double zero = 0;
-    fill(made.by_weight, &zero);
-    fill(made.by_bias, &zero);
+    fill(gradients.by_weight, &zero);
+    fill(gradients.by_bias, &zero);
     return;
   }
   const Tensor x = last ? input : contiguous(input), g = laid_out(grad, x);
   const int64_t spatial = count / input.size(0);
-  const bool rows = last || spatial == 1, wanted = made.by_input.numel() > 0;
-  const bool sums = training || made.by_weight.numel() > 0 || made.by_bias.numel() > 0;
+  const bool rows = last || spatial == 1, wanted = gradients.by_input.numel() > 0;
+  const bool sums = training || gradients.by_weight.numel() > 0 || gradients.by_bias.numel() > 0;
   const bool together = (rows ? channels : spatial) % width_of(x) == 0 && is_aligned(x.raw()) &&
-                        is_aligned(g.raw()) && (!wanted || is_aligned(made.by_input.raw()));
+                        is_aligned(g.raw()) && (!wanted || is_aligned(gradients.by_input.raw()));
   const cudaStream_t stream = current_stream();
   ChannelArgs a;
   a.in = x.raw();
   a.grad = g.raw();
-  a.out = wanted ? made.by_input.raw() : nullptr;
+  a.out = wanted ? gradients.by_input.raw() : nullptr;
   a.count = static_cast<double>(count);
   a.parameters = static_cast<uint32_t>(channels);
   a.weight = numbers(weight);
   a.mean = numbers(mean);
   a.rstd = numbers(rstd);
-  a.grad_weight = numbers(made.by_weight);
-  a.grad_bias = numbers(made.by_bias);
+  a.grad_weight = numbers(gradients.by_weight);
+  a.grad_bias = numbers(gradients.by_bias);
   if (!wanted && !sums) return;
   by_type(x.dtype(), together, [&](auto of) {
     using T = typename decltype(of)::type;
@@ -374,25 +374,25 @@ void group_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
   FL_CHECK(mean.numel() == s.batch * s.groups && rstd.numel() == s.batch * s.groups,
            "[group_norm] expected statistics of ", s.batch * s.groups, " groups, got ", mean.numel());
   OnDevice on(input.device().index);
-  const Asked made = asked("group_norm", grad, input, weight, args[9], s.channels, false);
-  made.give(results);
+  const Asked gradients = asked("group_norm", grad, input, weight, args[9], s.channels, false);
+  gradients.give(results);
   const Tensor x = contiguous(input), g = laid_out(grad, x);
-  const bool wanted = made.by_input.numel() > 0;
+  const bool wanted = gradients.by_input.numel() > 0;
   const cudaStream_t stream = current_stream();
   ChannelArgs a;
   a.in = x.raw();
   a.grad = g.raw();
-  a.out = wanted ? made.by_input.raw() : nullptr;
+  a.out = wanted ? gradients.by_input.raw() : nullptr;
   a.count = static_cast<double>(count);
   a.members = static_cast<uint32_t>(s.members);
   a.parameters = static_cast<uint32_t>(s.channels);
   a.weight = numbers(weight);
   a.mean = numbers(mean);
   a.rstd = numbers(rstd);
-  a.grad_weight = numbers(made.by_weight);
-  a.grad_bias = numbers(made.by_bias);
+  a.grad_weight = numbers(gradients.by_weight);
+  a.grad_bias = numbers(gradients.by_bias);
   const bool together = s.spatial % width_of(x) == 0 && is_aligned(x.raw()) && is_aligned(g.raw()) &&
-                        (!wanted || is_aligned(made.by_input.raw()));
+                        (!wanted || is_aligned(gradients.by_input.raw()));
   by_type(x.dtype(), together, [&](auto of) {
     using T = typename decltype(of)::type;
     constexpr int V = decltype(of)::width;

@@ -289,8 +289,8 @@ __global__ void __launch_bounds__(kBlock, 4) plane_gradient(const __grid_constan
         }
       }
     } else if (threadIdx.x == 0) {
-      const Pair<A> given = static_cast<const Pair<A>*>(a.parts)[channel];
-      shared = {rstd * weight, given.first, given.second};
+      const Pair<A> channel_sums = static_cast<const Pair<A>*>(a.parts)[channel];
+      shared = {rstd * weight, channel_sums.first, channel_sums.second};
     }
   }
   if (!a.out) return;

@@ -169,14 +169,14 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool, Opaque* genera
   min.call(row, first);
   FL_CHECK(std::isfinite(item(call_tensor(max, first[0].tensor())).to<double>()),
            "[multinomial] expected weights that are finite, not negative and not all 0");
-  Tensor found = first[1].tensor();
+  Tensor drawn = first[1].tensor();
   if (num_samples > 1) {
     Value wanted[5] = {Value(rings), Value(num_samples), Value(int64_t(1)), Value(false), Value(true)},
           best[2];
     topk.call(wanted, best);
-    found = best[1].tensor();
+    drawn = best[1].tensor();
   }
-  return alias(found, sizes, contiguous_strides(sizes), found.offset());
+  return alias(drawn, sizes, contiguous_strides(sizes), drawn.offset());
 }
 void multinomial_or_define(const Operator& op, void* context, KeySet keys, Value* args, Value* results) {
   const Tensor self = args[0].tensor();

@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(kThreads) ctc_backward(const __grid_constant__
   __shared__ double parts[kThreads];
   const int64_t b = blockIdx.x, length = a.lengths[b];
   const States states = a.of(b);
-  const double found = static_cast<const T*>(a.saved_loss)[b];
-  if (found == -kNever) return;
+  const double loss = static_cast<const T*>(a.saved_loss)[b];
+  if (loss == -kNever) return;
   const T scale = static_cast<const T*>(a.grad)[b];
   double *after = a.rows + 2 * b * a.states, *now = after + a.states, *likely = a.likely + b * a.states;
   int32_t* same = a.same + b * a.states;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads) ctc_backward(const __grid_constant__
       const int64_t label = states.label(s);
       const double weight = weights[label];
       now[s] = (t + 1 < length ? backward(states, after, s) : end(states, s)) + weight;
-      likely[s] = posterior(alpha[s], now[s], weight, found);
+      likely[s] = posterior(alpha[s], now[s], weight, loss);
       if (label == a.blank) blanks += likely[s];
     }
     parts[threadIdx.x] = blanks;

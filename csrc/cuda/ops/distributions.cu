@@ -28,16 +28,16 @@ __global__ void __launch_bounds__(128) draw_elements(const __grid_constant__ Dra
   if (i >= a.n) return;
   distributions::Stream s(a.seed, a.offset, i);
   const double x = a.first[i];
-  double made;
+  double sample;
   if (a.kind == kPoisson)
-    made = distributions::poisson(s, x);
+    sample = distributions::poisson(s, x);
   else if (a.kind == kGamma)
-    made = distributions::gamma(s, x);
+    sample = distributions::gamma(s, x);
   else if (a.kind == kLogGamma)
-    made = distributions::log_gamma(s, x);
+    sample = distributions::log_gamma(s, x);
   else
-    made = distributions::binomial(s, x, a.second[i]);
-  a.out[i] = made < a.least ? a.least : made;
+    sample = distributions::binomial(s, x, a.second[i]);
+  a.out[i] = sample < a.least ? a.least : sample;
 }
 
 // Rows that sum to one.
@@ -83,31 +83,31 @@ void draw_bernoulli(const char* op, const Tensor& chances, const Tensor& out, Op
   if (n == 0) return;
   OnDevice on(out.device().index);
   const cudaStream_t stream = current_stream();
-  const Tensor made = out.is_contiguous() ? out : empty(out.sizes(), out.options());
+  const Tensor samples = out.is_contiguous() ? out : empty(out.sizes(), out.options());
   Tensor p = chances;
-  if (p.sizes() != made.sizes() || !p.is_contiguous()) {
-    p = empty(made.sizes(), chances.options());
+  if (p.sizes() != samples.sizes() || !p.is_contiguous()) {
+    p = empty(samples.sizes(), chances.options());
     copy_into(p, chances);
   }
   Scratch outside(sizeof(int), out.device().index, stream);
   check(cudaMemsetAsync(outside.get(), 0, sizeof(int), stream), op);
   const ChanceArgs args{p.raw(),
-                        made.raw(),
+                        samples.raw(),
                         n,
                         state.seed,
                         state.offset,
                         p.dtype(),
-                        made.dtype(),
+                        samples.dtype(),
                         static_cast<int>(p.itemsize()),
-                        static_cast<int>(made.itemsize()),
+                        static_cast<int>(samples.itemsize()),
                         outside.as<int>()};
   const int64_t threads = (n + philox::kGroup - 1) / philox::kGroup * philox::kLanes;
   launch(draw_chances, static_cast<unsigned>((threads + 255) / 256), 256, stream, op, args);
-  int found = 0;
-  check(cudaMemcpyAsync(&found, outside.get(), sizeof(int), cudaMemcpyDeviceToHost, stream), op);
+  int invalid = 0;
+  check(cudaMemcpyAsync(&invalid, outside.get(), sizeof(int), cudaMemcpyDeviceToHost, stream), op);
   check(cudaStreamSynchronize(stream), op);
-  FL_CHECK(!found, "[", op, "] expected probabilities in [0, 1], got one outside");
-  if (!made.same(out)) copy_into(out, made);
+  FL_CHECK(!invalid, "[", op, "] expected probabilities in [0, 1], got one outside");
+  if (!samples.same(out)) copy_into(out, samples);
 }
 
 Tensor bernoulli(const Tensor& self, Opaque* generator) {

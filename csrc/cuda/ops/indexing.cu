@@ -402,23 +402,23 @@ Tensor positions(const Tensor& mask) {
   const Tensor flags = contiguous(to_dtype(mask, DType::Bool));
   const int64_t n = flags.numel();
   const Device device = mask.device();
-  Tensor found = empty({n}, {DType::Int64, device});
-  if (n == 0) return found;
+  Tensor places = empty({n}, {DType::Int64, device});
+  if (n == 0) return places;
   FL_CHECK(n < int64_t(1) << 31, "[nonzero] expected at most 2**31 elements on CUDA, got ", n);
   OnDevice on(device.index);
   const cudaStream_t stream = current_stream();
   const Tensor count = empty({}, {DType::Int64, device});
   thrust::counting_iterator<int64_t> all(0);
   size_t bytes = 0;
-  check(cub::DeviceSelect::If(nullptr, bytes, all, found.data<int64_t>(), count.data<int64_t>(), int(n),
+  check(cub::DeviceSelect::If(nullptr, bytes, all, places.data<int64_t>(), count.data<int64_t>(), int(n),
                               IsSet{flags.data<bool>()}, stream),
         "nonzero");
   Scratch scratch(bytes, device.index, stream);
-  check(cub::DeviceSelect::If(scratch.get(), bytes, all, found.data<int64_t>(), count.data<int64_t>(), int(n),
-                              IsSet{flags.data<bool>()}, stream),
+  check(cub::DeviceSelect::If(scratch.get(), bytes, all, places.data<int64_t>(), count.data<int64_t>(),
+                              int(n), IsSet{flags.data<bool>()}, stream),
         "nonzero");
   const int64_t total = item(count).to<int64_t>();
-  return alias(found, {total}, {1}, 0);
+  return alias(places, {total}, {1}, 0);
 }
 
 Tensor nonzero(const Tensor& self) {
@@ -447,10 +447,10 @@ Tensor moved(const Tensor& t, Device device) {
   return there;
 }
 
-Selection selection(const char* op, const Tensor& self, const std::vector<Tensor>& given) {
+Selection selection(const char* op, const Tensor& self, const std::vector<Tensor>& index_list) {
   // Masks become the positions where they are true, one index for each of their dimensions.
   std::vector<Tensor> indices;
-  for (const Tensor& t : given) {
+  for (const Tensor& t : index_list) {
     if (!t.defined()) {
       indices.push_back(t);
       continue;
@@ -463,9 +463,9 @@ Selection selection(const char* op, const Tensor& self, const std::vector<Tensor
         FL_CHECK_KIND(first + d < self.dim() && t.size(d) == self.size(first + d), Index, "[", op,
                       "] expected a mask of the shape of what it selects from, got ", t.sizes(), " for ",
                       self.sizes());
-      const Tensor found = nonzero(moved(t, self.device()));
+      const Tensor places = nonzero(moved(t, self.device()));
       for (int64_t d = 0; d < t.dim(); ++d)
-        indices.push_back(alias(found, {found.size(0)}, {1}, d * found.stride(1)));
+        indices.push_back(alias(places, {places.size(0)}, {1}, d * places.stride(1)));
     } else {
       indices.push_back(moved(to_dtype(t, DType::Int64), self.device()));
     }
@@ -532,14 +532,14 @@ Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const 
                   bool accumulate) {
   Tensor from = values;
   // One value under one mask is a fill, and a fill converts.
-  int64_t given = 0;
+  int64_t indexed = 0;
   bool fill = !accumulate && from.numel() == 1;
   for (const Tensor& t : indices)
     if (t.defined()) {
       fill &= t.dtype() == DType::Bool && self.dim() > 0;
-      ++given;
+      ++indexed;
     }
-  if (fill && given == 1) from = to_dtype(from, self.dtype());
+  if (fill && indexed == 1) from = to_dtype(from, self.dtype());
   FL_CHECK(self.dtype() == from.dtype(), "[index_put_] expected values of dtype ", name_of(self.dtype()),
            ", got ", name_of(from.dtype()));
   Selection s = selection("index_put_", self, indices);
@@ -562,11 +562,11 @@ Tensor index_put(const Tensor& self, const std::vector<Tensor>& indices, const T
   return index_put_(copied(self), indices, values, accumulate);
 }
 
-Tensor index_select(const Tensor& self, int64_t dim, const Tensor& given) {
-  FL_CHECK(given.dim() <= 1, "[index_select] expected an index of at most one dimension, got ",
-           given.sizes());
+Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
+  FL_CHECK(index.dim() <= 1, "[index_select] expected an index of at most one dimension, got ",
+           index.sizes());
   const int64_t d = wrap_dim("index_select", dim, self.dim());
-  const Tensor idx = at_least_1d(as_index("index_select", given, self.device())), data = at_least_1d(self);
+  const Tensor idx = at_least_1d(as_index("index_select", index, self.device())), data = at_least_1d(self);
   Selection s;
   s.data = data;
   s.shape = Dims(data.sizes());
@@ -631,18 +631,18 @@ template <bool kInPlace>
 void index_add(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
   Described described(op, args);
-  const Tensor given = args[0].tensor();
-  OnDevice on(given.device().index);
+  const Tensor target = args[0].tensor();
+  OnDevice on(target.device().index);
   const Scalar alpha = args[4].to_scalar();
   if (alpha.is_complex() || alpha.to<double>() != 1.0) {
-    Value made[1];
-    by_definition(OperatorTable::get().at("index_add"), keys, args, made);
-    if (kInPlace) copy_into(given, made[0].tensor());
-    if (kInPlace) given.bump_version();
-    results[0] = kInPlace ? Value(given) : std::move(made[0]);
+    Value copy[1];
+    by_definition(OperatorTable::get().at("index_add"), keys, args, copy);
+    if (kInPlace) copy_into(target, copy[0].tensor());
+    if (kInPlace) target.bump_version();
+    results[0] = kInPlace ? Value(target) : std::move(copy[0]);
     return;
   }
-  const Tensor self = kInPlace ? given : copied_contiguous(given);
+  const Tensor self = kInPlace ? target : copied_contiguous(target);
   write_slices("index_add", self, args[1].to_int(), args[2].tensor(), args[3].tensor(), Combine::Add);
   results[0] = Value(self);
 }

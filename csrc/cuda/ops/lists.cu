@@ -194,18 +194,18 @@ std::vector<Tensor> norms(const Tensor* list, size_t n, double p) {
     launch(norm_finish, static_cast<unsigned>((tensors + 7) / 8), 256, stream, "norm", a, parts.as<double>(),
            all.raw() + begin * all.itemsize(), order, tensors);
   });
-  std::vector<Tensor> made;
-  made.reserve(n);
+  std::vector<Tensor> views;
+  views.reserve(n);
   for (size_t i = 0; i < n; ++i)
-    made.push_back(alias(all, IntSpan(), IntSpan(), all.offset() + static_cast<int64_t>(i)));
-  return made;
+    views.push_back(alias(all, IntSpan(), IntSpan(), all.offset() + static_cast<int64_t>(i)));
+  return views;
 }
 
 // ---------------------------------------------------------------- unscaling
 
 template <class T>
 __global__ void __launch_bounds__(256)
-    unscale(const __grid_constant__ ListArgs a, float* const found, const float* const scale) {
+    unscale(const __grid_constant__ ListArgs a, float* const nonfinite, const float* const scale) {
   const T by = *scale;
   bool bad = false;
   share_of<T>(
@@ -225,19 +225,19 @@ __global__ void __launch_bounds__(256)
         bad |= !isfinite(x);
         store<T>(p, a.dtype, x * by);
       });
-  if (bad) *found = 1;
+  if (bad) *nonfinite = 1;
 }
 
 void unscale_all(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
   const Tensor* list = args[0].tensors();
   const size_t n = args[0].length();
-  const Tensor found = args[1].tensor(), scale = args[2].tensor();
-  bool fits = found.numel() == 1 && scale.numel() == 1 && found.dtype() == DType::Float &&
+  const Tensor nonfinite = args[1].tensor(), scale = args[2].tensor();
+  bool fits = nonfinite.numel() == 1 && scale.numel() == 1 && nonfinite.dtype() == DType::Float &&
               scale.dtype() == DType::Float;
   for (size_t i = 0; i < n; ++i) fits &= is_floating(list[i].dtype()) && is_dense(list[i]);
   if (!fits) return by_definition(op, keys, args, results);
-  OnDevice on(found.device().index);
+  OnDevice on(nonfinite.device().index);
   // Those of one dtype together.
   for (const DType dtype : {DType::Float, DType::BFloat16, DType::Half, DType::Double}) {
     std::vector<Tensor> alike;
@@ -246,7 +246,7 @@ void unscale_all(const Operator& op, void*, KeySet keys, Value* args, Value* res
     if (alike.empty()) continue;
     by_blocks(alike.data(), alike.size(), [&](const ListArgs& a, int blocks, int, size_t) {
       launch(dtype == DType::Double ? unscale<double> : unscale<float>, static_cast<unsigned>(blocks), 256,
-             current_stream(), "unscale", a, found.data<float>(), scale.data<float>());
+             current_stream(), "unscale", a, nonfinite.data<float>(), scale.data<float>());
     });
   }
 }

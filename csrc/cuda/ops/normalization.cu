@@ -522,19 +522,19 @@ void rms_norm(const Operator& op, void*, KeySet keys, Value* args, Value* result
 
 void layer_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
   check_on_device(op, args);
-  const Tensor given = args[0].tensor(), input = args[1].tensor();
+  const Tensor gradient = args[0].tensor(), input = args[1].tensor();
   const Tensor mean = prepared(args[2].tensor()), rstd = prepared(args[3].tensor());
   const Tensor weight = prepared(args[4].tensor());
   const int64_t lead = input.dim() - args[5].to_int();
   const IntSpan shape(input.sizes().begin() + lead, input.sizes().end() - input.sizes().begin() - lead);
   const int64_t n = numel_of(shape);
   const bool* mask = args[6].bools();
-  const bool fits = held(input, n) && given.dtype() == input.dtype() && rstd.dtype() != DType::Double &&
+  const bool fits = held(input, n) && gradient.dtype() == input.dtype() && rstd.dtype() != DType::Double &&
                     (!mean.defined() || mean.dtype() == rstd.dtype()) &&
                     (!weight.defined() || weight.dtype() != DType::Double);
   if (!fits) return by_definition(op, keys, args, results);
   OnDevice on(input.device().index);
-  const Tensor g = contiguous(given), x = contiguous(input);
+  const Tensor g = contiguous(gradient), x = contiguous(input);
   const int64_t rows = x.numel() / n;
   const cudaStream_t stream = current_stream();
   const Tensor none = empty({0}, input.options());

@@ -295,7 +295,7 @@ void run(const PoolArgs& g, int device, const void* from, void* to, Pass pass) {
   a.divisor = g.divisor;
   a.last = g.channels_last;
   const int64_t item = size_of(g.dtype);
-  int64_t inside = 1, made = 1;
+  int64_t inside = 1, windows = 1;
   const bool of_maxima = pass == Pass::Max || pass == Pass::MaxGradient;
   const bool backward = pass == Pass::Gradient || pass == Pass::MaxGradient;
   bool whole = !g.channels_last && !g.divisor && g.dtype != DType::Int64 && !of_maxima;
@@ -309,17 +309,18 @@ void run(const PoolArgs& g, int device, const void* from, void* to, Pass pass) {
       a.axis[d].kernel = int(x.step * (x.kernel - 1) + 1);  // all that it reaches
     a.by[d] = Divider(static_cast<uint32_t>(backward ? x.in : x.out));
     inside *= x.in;
-    made *= x.out;
+    windows *= x.out;
     whole &= x.adaptive && x.out == 1;
   }
   const bool words = of_maxima && g.channels_last && g.dtype != DType::Int64 && g.channels * item % 16 == 0 &&
                      is_aligned(from) && is_aligned(to) && is_aligned(g.indices);
   const int64_t width = words ? 16 / item : 1;
   a.by[3] = Divider(static_cast<uint32_t>(g.channels / width));
-  FL_CHECK(std::max(inside, made) < int64_t(1) << 31,
-           "[pooling] expected planes of less than 2**31 elements on a device, got ", std::max(inside, made));
-  const int64_t read = g.channels * (backward ? made : inside),
-                written = g.channels * (backward ? inside : made);
+  FL_CHECK(std::max(inside, windows) < int64_t(1) << 31,
+           "[pooling] expected planes of less than 2**31 elements on a device, got ",
+           std::max(inside, windows));
+  const int64_t read = g.channels * (backward ? windows : inside),
+                written = g.channels * (backward ? inside : windows);
   const cudaStream_t stream = current_stream();
   a.from = static_cast<const char*>(from);
   a.to = static_cast<char*>(to);

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(256) random_words(const RandomArgs a) {
   if (first >= a.n) return;
   const RandomParams& p = a.call.params;
   const philox::Block b = a.words(block);
-  float made[4];
+  float numbers[4];
   int64_t whole[4];
   constexpr bool integral = kKind == RandomKind::Range32 || kKind == RandomKind::Bernoulli;
   switch (kKind) {
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(256) random_words(const RandomArgs a) {
       const float scale = 1.0f / float(int64_t(1) << p.bits);
       for (int j = 0; j < 4; ++j) {
         const float x = unit(b.w[j], 32 - p.bits, scale) * range + low;
-        made[j] = x < high ? x : low;
+        numbers[j] = x < high ? x : low;
       }
       break;
     }
@@ -59,24 +59,24 @@ __global__ void __launch_bounds__(256) random_words(const RandomArgs a) {
             math::detail::sqrt_of(-2.0f * math::log(positive_unit(b.w[2 * half]))) * deviation;
         float s, c;
         sin_cos_turns(unit(b.w[2 * half + 1], 8, 0x1p-24f), s, c);
-        made[2 * half] = radius * c + mean;
-        made[2 * half + 1] = radius * s + mean;
+        numbers[2 * half] = radius * c + mean;
+        numbers[2 * half + 1] = radius * s + mean;
       }
       if (kKind == RandomKind::LogNormal)
-        for (int j = 0; j < 4; ++j) made[j] = math::exp(made[j]);
+        for (int j = 0; j < 4; ++j) numbers[j] = math::exp(numbers[j]);
       break;
     }
     case RandomKind::Exponential: {
       const float scale = float(-1.0 / p.a);
       for (int j = 0; j < 4; ++j)
-        made[j] = math::log((float(int32_t(b.w[j] >> 9)) + 0.5f) * 0x1p-23f) * scale;
+        numbers[j] = math::log((float(int32_t(b.w[j] >> 9)) + 0.5f) * 0x1p-23f) * scale;
       break;
     }
     case RandomKind::Cauchy:
       for (int j = 0; j < 4; ++j) {
         float s, c;
         sin_cos_turns((float(int32_t(b.w[j] >> 9)) + 0.5f) * 0x1p-24f, s, c);
-        made[j] = float(p.a) + float(p.b) * (-c / s);
+        numbers[j] = float(p.a) + float(p.b) * (-c / s);
       }
       break;
     case RandomKind::Range32:
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(256) random_words(const RandomArgs a) {
   if (!integral && a.dtype == DType::Float && first + 3 * philox::kLanes < a.n) {
     float* out = reinterpret_cast<float*>(a.out) + first;
 #pragma unroll
-    for (int j = 0; j < 4; ++j) out[j * philox::kLanes] = made[j];
+    for (int j = 0; j < 4; ++j) out[j * philox::kLanes] = numbers[j];
     return;
   }
 #pragma unroll
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(256) random_words(const RandomArgs a) {
     if (integral)
       store<int64_t>(a.out + i * a.size, a.dtype, whole[j]);
     else
-      store<float>(a.out + i * a.size, a.dtype, made[j]);
+      store<float>(a.out + i * a.size, a.dtype, numbers[j]);
   }
 }
 
@@ -109,14 +109,14 @@ __global__ void __launch_bounds__(256) random_pairs(const RandomArgs a) {
   if (first >= a.n) return;
   const RandomParams& p = a.call.params;
   const philox::Block b = a.words(block);
-  double made[2];
+  double numbers[2];
   int64_t whole[2];
   bool integral = false;
   switch (a.call.kind) {
     case RandomKind::Uniform:
       for (int j = 0; j < 2; ++j) {
         const double x = unit(b.w[2 * j], b.w[2 * j + 1]) * (p.b - p.a) + p.a;
-        made[j] = x < p.b ? x : p.a;
+        numbers[j] = x < p.b ? x : p.a;
       }
       break;
     case RandomKind::Normal:
@@ -124,28 +124,28 @@ __global__ void __launch_bounds__(256) random_pairs(const RandomArgs a) {
       const double radius = math::detail::sqrt_of(-2.0 * math::log(positive_unit(b.w[0], b.w[1]))) * p.b;
       double s, c;
       sin_cos_turns(unit(b.w[2], b.w[3]), s, c);
-      made[0] = radius * c + p.a;
-      made[1] = radius * s + p.a;
+      numbers[0] = radius * c + p.a;
+      numbers[1] = radius * s + p.a;
       if (a.call.kind == RandomKind::LogNormal)
-        for (int j = 0; j < 2; ++j) made[j] = math::exp(made[j]);
+        for (int j = 0; j < 2; ++j) numbers[j] = math::exp(numbers[j]);
       break;
     }
     case RandomKind::Exponential:
       for (int j = 0; j < 2; ++j)
-        made[j] = math::log(unit(b.w[2 * j], b.w[2 * j + 1]) + 0x1p-54) * (-1.0 / p.a);
+        numbers[j] = math::log(unit(b.w[2 * j], b.w[2 * j + 1]) + 0x1p-54) * (-1.0 / p.a);
       break;
     case RandomKind::Cauchy:
       for (int j = 0; j < 2; ++j) {
         double s, c;
         sin_cos_turns((unit(b.w[2 * j], b.w[2 * j + 1]) + 0x1p-53) * 0.5, s, c);
-        made[j] = p.a + p.b * (-c / s);
+        numbers[j] = p.a + p.b * (-c / s);
       }
       break;
     case RandomKind::Geometric: {
       const double scale = 1.0 / math::log1p(-p.a);
       for (int j = 0; j < 2; ++j) {
         const double x = ::ceil(math::log(positive_unit(b.w[2 * j], b.w[2 * j + 1])) * scale);
-        made[j] = x < 1 ? 1 : x;
+        numbers[j] = x < 1 ? 1 : x;
       }
       break;
     }
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(256) random_pairs(const RandomArgs a) {
     if (integral)
       store<int64_t>(a.out + i * a.size, a.dtype, whole[j]);
     else
-      store<double>(a.out + i * a.size, a.dtype, made[j]);
+      store<double>(a.out + i * a.size, a.dtype, numbers[j]);
   }
 }
 

@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(256) step_kernel(const __grid_constant__ Step 
   if (at >= s.count * n) return;
   const int64_t b = at / n, i = at % n;
   const auto of = [](auto* p) { return static_cast<T*>(const_cast<void*>(static_cast<const void*>(p))); };
-  T *h = of(s.h), *out = of(s.out), *kept = of(s.kept);
+  T *h = of(s.h), *out = of(s.out), *saved = of(s.kept);
   const T *bias = of(s.bias), *before = of(s.before);
   const auto offset = [&](int gate) { return bias ? bias[gate * n + i] : T(0); };
   const auto finish = [&](T value) {
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(256) step_kernel(const __grid_constant__ Step 
       const auto r =
           cell::lstm(g[0] + offset(0), g[n] + offset(1), g[2 * n] + offset(2), g[3 * n] + offset(3), *c);
       g[0] = r.in, g[n] = r.forget, g[2 * n] = r.cell, g[3 * n] = r.out;
-      *c = kept[at] = r.state;
+      *c = saved[at] = r.state;
       return finish(r.hidden);
     }
     case Step::Gru: {
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(256) step_kernel(const __grid_constant__ Step 
       const T *p = of(s.recurrent) + b * 3 * n + i, last = p[2 * n] + offset(2);
       const auto r = cell::gru(g[0] + p[0] + offset(0), g[n] + p[n] + offset(1), g[2 * n], last, h[at]);
       g[0] = r.reset, g[n] = r.update, g[2 * n] = r.fresh;
-      kept[at] = last;
+      saved[at] = last;
       return finish(r.hidden);
     }
     case Step::PlainGradient:
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(256) step_kernel(const __grid_constant__ Step 
       const T* g = of(s.gates) + b * 4 * n + i;
       T *d = of(s.d_gates) + b * 4 * n + i, *dc = of(s.d_cell) + at;
       const auto r =
-          cell::lstm_gradient(g[0], g[n], g[2 * n], g[3 * n], kept[at], before[at], gradient(), *dc);
+          cell::lstm_gradient(g[0], g[n], g[2 * n], g[3 * n], saved[at], before[at], gradient(), *dc);
       d[0] = r.in, d[n] = r.forget, d[2 * n] = r.cell, d[3 * n] = r.out;
       *dc = r.before;
       return;
@@ -57,14 +57,14 @@ __global__ void __launch_bounds__(256) step_kernel(const __grid_constant__ Step 
     case Step::GruGradient: {
       const T* g = of(s.gates) + b * 3 * n + i;
       T *d = of(s.d_gates) + b * 3 * n + i, *through = of(s.d_recurrent) + b * 3 * n + i;
-      const auto r = cell::gru_gradient(g[0], g[n], g[2 * n], kept[at], before[at], gradient());
+      const auto r = cell::gru_gradient(g[0], g[n], g[2 * n], saved[at], before[at], gradient());
       d[0] = through[0] = r.reset, d[n] = through[n] = r.update, d[2 * n] = r.fresh;
       through[2 * n] = r.fresh * g[0];
       of(s.d_h)[at] = r.before;
       return;
     }
     case Step::LstmHidden:
-      h[at] = of(s.gates)[b * 4 * n + 3 * n + i] * math::tanh(kept[at]);
+      h[at] = of(s.gates)[b * 4 * n + 3 * n + i] * math::tanh(saved[at]);
       return;
     case Step::Add:
       of(s.d_h)[at] += of(s.more)[at];

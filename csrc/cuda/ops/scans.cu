@@ -227,7 +227,9 @@ struct Scanned {
     source = in_place ? contiguous(self) : lines_of(self, d);
     if (!in_place) inner = 1;
   }
-  Tensor result(const Tensor& made) const { return in_place ? made : from_lines(made, dim); }
+  Tensor result(const Tensor& result_of_lines) const {
+    return in_place ? result_of_lines : from_lines(result_of_lines, dim);
+  }
 };
 
 // ---------------------------------------------------------------- operators

@@ -112,8 +112,8 @@ void check_floating(const char* op, const Tensor& t) {
                 "] expected a floating point tensor, got ", name_of(t.dtype()));
 }
 
-Tensor softmax_along(const char* op, const Tensor& given, int64_t dim, bool half_to_float, bool logarithm) {
-  const Tensor self = half_to_float ? to_dtype(given, DType::Float) : given;
+Tensor softmax_along(const char* op, const Tensor& input, int64_t dim, bool half_to_float, bool logarithm) {
+  const Tensor self = half_to_float ? to_dtype(input, DType::Float) : input;
   check_floating(op, self);
   const int64_t d = wrap_dim(op, dim, self.dim());
   if (self.numel() == 0) return empty(self.sizes(), self.options());
@@ -221,11 +221,11 @@ __global__ void entropy_rows(const char* scores, const int64_t* target, const ch
   const T log_sum = high + log(sum);
   log_sums[blockIdx.x] = log_sum;
   const int64_t c = target[blockIdx.x];
-  const bool kept = c != ignored && c >= 0 && c < n;
-  if (c != ignored && !kept) *failed = 1;
-  const T w = !kept ? T(0) : weight ? load<T>(weight + c * weight_size, weight_dtype) : T(1);
+  const bool counted = c != ignored && c >= 0 && c < n;
+  if (c != ignored && !counted) *failed = 1;
+  const T w = !counted ? T(0) : weight ? load<T>(weight + c * weight_size, weight_dtype) : T(1);
   weights[blockIdx.x] = w;
-  losses[blockIdx.x] = kept ? (log_sum - load<T>(row + c * size, dtype)) * w : T(0);
+  losses[blockIdx.x] = counted ? (log_sum - load<T>(row + c * size, dtype)) * w : T(0);
 }
 
 template <class T>
@@ -252,9 +252,9 @@ __global__ void entropy_gradient(const char* grad, int64_t grad_step, const char
                                  DType grad_dtype, int64_t grad_size, DType weight_dtype, int64_t weight_size,
                                  int64_t ignored, bool mean) {
   const int64_t r = blockIdx.x, c = target[r];
-  const bool kept = c != ignored && c >= 0 && c < n;
+  const bool counted = c != ignored && c >= 0 && c < n;
   T factor = 0;
-  if (kept) {
+  if (counted) {
     factor = load<T>(grad + r * grad_step * grad_size, grad_dtype);
     if (weight) factor *= load<T>(weight + c * weight_size, weight_dtype);
     if (mean) factor /= load<T>(total, dtype);
@@ -271,7 +271,7 @@ __global__ void entropy_gradient(const char* grad, int64_t grad_step, const char
         load_vector(v, row + i * kVector * size, dtype);
 #pragma unroll
         for (int j = 0; j < kVector; ++j)
-          v[j] = kept ? (__expf(v[j] - log_sum) - (i * kVector + j == c ? 1.0f : 0.0f)) * factor : 0.0f;
+          v[j] = counted ? (__expf(v[j] - log_sum) - (i * kVector + j == c ? 1.0f : 0.0f)) * factor : 0.0f;
         store_vector<float>(to + i * kVector * size, dtype, v);
       }
       first = vectors * kVector;
@@ -279,7 +279,7 @@ __global__ void entropy_gradient(const char* grad, int64_t grad_step, const char
   }
   for (int64_t i = first + threadIdx.x; i < n; i += blockDim.x) {
     const T p = exponential(load<T>(row + i * size, dtype) - log_sum) - (i == c ? T(1) : T(0));
-    store<T>(to + i * size, dtype, kept ? p * factor : T(0));
+    store<T>(to + i * size, dtype, counted ? p * factor : T(0));
   }
 }
 

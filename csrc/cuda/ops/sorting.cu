@@ -150,10 +150,10 @@ struct Steps {
   int* changed;        // the last step that changed a place before the step of that place
   uint32_t n;
   __device__ __forceinline__ int last_before(uint32_t step, uint32_t target) const {
-    int found = -1;
+    int length = -1;
     for (int s = last[target]; s >= 0; s = others[s])
-      if (s < static_cast<int>(step) && s > found) found = s;
-    return found;
+      if (s < static_cast<int>(step) && s > length) length = s;
+    return length;
   }
 };
 __global__ void __launch_bounds__(256) draw_targets(const __grid_constant__ Steps a, const uint32_t* words) {

@@ -100,7 +100,7 @@ API int flcuda_profile(int on) {
 
 // ---------------------------------------------------------------- streams and events
 
-API int flcuda_stream_create(int device, int priority, void** made) {
+API int flcuda_stream_create(int device, int priority, void** out_stream) {
   return guarded([&] {
     OnDevice on(device);
     int least = 0, greatest = 0;
@@ -108,7 +108,7 @@ API int flcuda_stream_create(int device, int priority, void** made) {
     const int clamped = priority < greatest ? greatest : priority > least ? least : priority;
     cudaStream_t stream;
     check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, clamped), "Stream");
-    *made = stream;
+    *out_stream = stream;
   });
 }
 API void* flcuda_current_stream(int device) {
@@ -135,14 +135,14 @@ API int flcuda_stream_capturing(void* stream) {
   cudaStreamIsCapturing(stream_of(stream), &status);
   return status != cudaStreamCaptureStatusNone;
 }
-API int flcuda_event_create(int timing, int blocking, int interprocess, void** made) {
+API int flcuda_event_create(int timing, int blocking, int interprocess, void** out_event) {
   return guarded([&] {
     unsigned flags = timing ? cudaEventDefault : cudaEventDisableTiming;
     if (blocking) flags |= cudaEventBlockingSync;
     if (interprocess) flags |= cudaEventInterprocess;
     cudaEvent_t event;
     check(cudaEventCreateWithFlags(&event, flags), "Event");
-    *made = event;
+    *out_event = event;
   });
 }
 API void flcuda_event_destroy(void* event) {
@@ -233,7 +233,7 @@ API int flcuda_graph_begin(int device, void* stream, uint64_t pool, int mode) {
     }
   });
 }
-API int flcuda_graph_end(int device, void* stream, void** made, void** executable) {
+API int flcuda_graph_end(int device, void* stream, void** out_graph, void** executable) {
   return guarded([&] {
     cudaGraph_t graph = nullptr;
     const cudaError_t status = cudaStreamEndCapture(stream_of(stream), &graph);
@@ -248,7 +248,7 @@ API int flcuda_graph_end(int device, void* stream, void** made, void** executabl
     FL_CHECK(graph != nullptr,
              "[CUDAGraph.capture_end] expected a capture that is valid, got one that was broken");
     check(made_exec, "CUDAGraph.capture_end");
-    *made = graph;
+    *out_graph = graph;
     *executable = exec;
   });
 }
@@ -271,8 +271,8 @@ API void flcuda_release_pool(int device, uint64_t pool) {
 
 // ---------------------------------------------------------------- compiled modules
 
-API int flcuda_load(const void* image, const char* function, int shared, void** made) {
-  return guarded([&] { *made = the_accelerator().load(image, function, shared); });
+API int flcuda_load(const void* image, const char* function, int shared, void** out_function) {
+  return guarded([&] { *out_function = the_accelerator().load(image, function, shared); });
 }
 API int flcuda_launch(void* function, const unsigned* grid, const unsigned* block, unsigned shared,
                       void* stream, void** params) {

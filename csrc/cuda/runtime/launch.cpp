@@ -59,7 +59,7 @@ class Site {
   }
   Site(const Site&) = delete;
 
-  CUresult run(const Shape& shape, cudaStream_t stream, Parameters given) {
+  CUresult run(const Shape& shape, cudaStream_t stream, Parameters parameters) {
     const Driver& driver = cuda::driver();
     const bool alone = !driver.graphs || capturing() || launch_blocking();
     if (alone || stream != stream_ || !again_) {
@@ -68,20 +68,20 @@ class Site {
         stream_ = stream;
       }
       if (shape.waits && capturing() && follows_kernel(driver, stream))
-        return launch_before_end(driver, function_, shape, stream, given.list);
+        return launch_before_end(driver, function_, shape, stream, parameters.list);
       return driver.launch(function_, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
-                           shape.block[1], shape.block[2], shape.shared, stream, given.list, nullptr);
+                           shape.block[1], shape.block[2], shape.shared, stream, parameters.list, nullptr);
     }
-    const bool same = executable_ && given.size == bytes_.size() &&
+    const bool same = executable_ && parameters.size == bytes_.size() &&
                       std::memcmp(&shape, &shape_, sizeof shape) == 0 &&
-                      std::memcmp(given.bytes, bytes_.data(), given.size) == 0;
+                      std::memcmp(parameters.bytes, bytes_.data(), parameters.size) == 0;
     if (!same)
-      if (const CUresult status = set(driver, shape, given); status != CUDA_SUCCESS) return status;
+      if (const CUresult status = set(driver, shape, parameters); status != CUDA_SUCCESS) return status;
     return driver.graph_launch(executable_, stream);
   }
 
  private:
-  CUresult set(const Driver& driver, const Shape& shape, Parameters given) {
+  CUresult set(const Driver& driver, const Shape& shape, Parameters parameters) {
     CUDA_KERNEL_NODE_PARAMS node{};
     node.func = function_;
     node.gridDimX = shape.grid[0];
@@ -91,7 +91,7 @@ class Site {
     node.blockDimY = shape.block[1];
     node.blockDimZ = shape.block[2];
     node.sharedMemBytes = shape.shared;
-    node.kernelParams = given.list;
+    node.kernelParams = parameters.list;
     bytes_.clear();  // equal to nothing, should this fail
     CUresult status = CUDA_SUCCESS;
     if (executable_) {
@@ -104,8 +104,8 @@ class Site {
     }
     if (status != CUDA_SUCCESS) return status;
     shape_ = shape;
-    const char* first = static_cast<const char*>(given.bytes);
-    bytes_.assign(first, first + given.size);
+    const char* first = static_cast<const char*>(parameters.bytes);
+    bytes_.assign(first, first + parameters.size);
     return status;
   }
 
@@ -123,7 +123,7 @@ thread_local std::unordered_map<const void*, Site> sites[kMaxDevices];
 
 }  // namespace
 
-void launch_kernel(const void* kernel, const Shape& shape, cudaStream_t stream, Parameters given,
+void launch_kernel(const void* kernel, const Shape& shape, cudaStream_t stream, Parameters parameters,
                    const char* what) {
   auto& known = sites[current_device()];
   auto at = known.find(kernel);
@@ -132,15 +132,15 @@ void launch_kernel(const void* kernel, const Shape& shape, cudaStream_t stream, 
     check(cudaGetFuncBySymbol(&function, kernel), what);
     at = known.try_emplace(kernel, reinterpret_cast<CUfunction>(function)).first;
   }
-  driver().check(at->second.run(shape, stream, given), what);
+  driver().check(at->second.run(shape, stream, parameters), what);
   launched(what);
 }
 
-void launch_loaded(void* function, const Shape& shape, cudaStream_t stream, Parameters given) {
+void launch_loaded(void* function, const Shape& shape, cudaStream_t stream, Parameters parameters) {
   auto& known = sites[current_device()];
   auto at = known.find(function);
   if (at == known.end()) at = known.try_emplace(function, static_cast<CUfunction>(function)).first;
-  driver().check(at->second.run(shape, stream, given), "launch");
+  driver().check(at->second.run(shape, stream, parameters), "launch");
   launched("launch");
 }
 

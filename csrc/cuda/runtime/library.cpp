@@ -12,7 +12,7 @@ namespace {
 
 void* open(const char* const* names) {
   for (const char* const* name = names; *name; ++name)
-    if (void* found = dlopen(*name, RTLD_NOW | RTLD_LOCAL)) return found;
+    if (void* library = dlopen(*name, RTLD_NOW | RTLD_LOCAL)) return library;
   const char* path = std::getenv("FLAMBEAU_CUDA_LIBRARY_PATH");
   std::string rest = path ? path : "";
   while (!rest.empty()) {
@@ -20,7 +20,7 @@ void* open(const char* const* names) {
     const std::string folder = rest.substr(0, colon);
     rest = colon == std::string::npos ? "" : rest.substr(colon + 1);
     for (const char* const* name = names; *name; ++name)
-      if (void* found = dlopen((folder + "/" + *name).c_str(), RTLD_NOW | RTLD_LOCAL)) return found;
+      if (void* library = dlopen((folder + "/" + *name).c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   }
   return nullptr;
 }

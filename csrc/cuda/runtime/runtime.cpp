@@ -50,12 +50,12 @@ class Cuda final : public Accelerator {
     return Storage::adopt(data, bytes, Device{}, [](void* p) { cudaFreeHost(p); });
   }
   bool is_pinned(const void* address) override {
-    cudaPointerAttributes found{};
-    if (cudaPointerGetAttributes(&found, address) != cudaSuccess) {
+    cudaPointerAttributes attributes{};
+    if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
       cudaGetLastError();
       return false;
     }
-    return found.type == cudaMemoryTypeHost;
+    return attributes.type == cudaMemoryTypeHost;
   }
 
   void copy(const Tensor& dst, const Tensor& src, bool non_blocking) override {
@@ -80,13 +80,13 @@ class Cuda final : public Accelerator {
     check(cudaFree(nullptr), "load");  // makes the context
     const Driver& driver = cuda::driver();
     CUmodule module;
-    CUfunction found;
+    CUfunction loaded;
     driver.check(driver.module_load(&module, image), "load");
-    driver.check(driver.module_function(&found, module, function), "load");
+    driver.check(driver.module_function(&loaded, module, function), "load");
     if (shared > 48 * 1024)
-      driver.check(driver.function_set(found, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared),
+      driver.check(driver.function_set(loaded, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared),
                    "load");
-    return found;
+    return loaded;
   }
   void launch(void* function, const unsigned* grid, const unsigned* block, unsigned shared, void* stream,
               void** params, const void* bytes, size_t size, bool waits) override {
@@ -117,7 +117,7 @@ extern "C" __attribute__((visibility("default"))) void flcuda_open() {
 }
 
 const Driver& driver() {
-  static const Driver found = [] {
+  static const Driver driver = [] {
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
     FL_CHECK(library != nullptr, "[cuda] expected the CUDA driver, got none");
     bool all = true;
@@ -147,7 +147,7 @@ const Driver& driver() {
     find(d.tensor_map, "cuTensorMapEncodeTiled");
     return d;
   }();
-  return found;
+  return driver;
 }
 
 void Driver::raise(CUresult status, const char* what) const {
