@@ -165,12 +165,19 @@ class Presence {
       __builtin_ia32_pause();
     }
     const auto start = Clock::now();
+    auto counted = start;
+    const auto count = [&] {
+      const auto now = Clock::now();
+      own().waiting.fetch_add(static_cast<uint64_t>((now - counted).count()), std::memory_order_relaxed);
+      counted = now;
+    };
     bool told = false;
     while (!sleep_unless(ready)) {
+      count();
       check(peer, what, deadline, timeout, ready);
-      if (!told && Clock::now() - start > kPatience) told = tell(peer, what);
+      if (!told && counted - start > kPatience) told = tell(peer, what);
     }
-    own().waiting.fetch_add(static_cast<uint64_t>((Clock::now() - start).count()), std::memory_order_relaxed);
+    count();
   }
   // Sleeps a few milliseconds at most; true when ready() held.
   template <class Ready>

@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 from flambeau import _distributed as native
+from flambeau.distributed.elastic.multiprocessing import errors
 
 __all__ = ["dump", "prepare", "stacks"]
 
@@ -24,8 +25,9 @@ _owner = 0
 
 
 def prepare(group: Any) -> None:
-    """Lets peers read this process's Python stacks."""
+    """Lets peers read this process's Python stacks, and its agent the error that ends it."""
     global _file, _owner
+    errors.report_uncaught()
     if os.environ.get("FLAMBEAU_WATCHDOG") == "0":
         return
     if _file is None or _owner != os.getpid():

@@ -66,8 +66,8 @@ def get_args_parser() -> argparse.ArgumentParser:
 
     option("nnodes", default="1:1", help="number of nodes, or minimum:maximum")
     option("nproc", "per", "node", default="1", help="workers of each node: a number, auto, cpu or gpu")
-    option("rdzv", "backend", default="static", help="how nodes meet: static or c10d")
-    option("rdzv", "endpoint", default="", help="host:port at which they meet")
+    option("rdzv", "backend", default="static", help="how nodes meet: static, c10d or file")
+    option("rdzv", "endpoint", default="", help="host:port at which they meet, or a file that they share")
     option("rdzv", "id", default="none", help="name of the job")
     option("rdzv", "conf", default="", help="key=value,key=value: timeout, join_timeout, last_call_timeout")
     flag("standalone", help="one node, at a free port")
@@ -165,6 +165,8 @@ def config_from_args(args: Any) -> tuple[LaunchConfig, Callable[..., Any] | str,
         elif not endpoint:
             endpoint = f"{args.master_addr}:{args.master_port or 29500}"
         options |= {"rank": args.node_rank, "is_host": args.node_rank == 0}
+    elif args.rdzv_backend not in ("c10d", "file"):
+        raise ValueError(f"[launch] expected one of the backends static, c10d and file, got {args.rdzv_backend!r}")
     elif "is_host" in options:
         options["is_host"] = str(options["is_host"]).lower() in ("1", "true", "yes")
     chosen = {int(rank) for rank in args.local_ranks_filter.split(",")} if args.local_ranks_filter else None
@@ -173,7 +175,7 @@ def config_from_args(args: Any) -> tuple[LaunchConfig, Callable[..., Any] | str,
     config = LaunchConfig(
         least, most, workers, logs, run_id, args.role, endpoint, args.rdzv_backend, options,
         max_restarts=args.max_restarts, monitor_interval=args.monitor_interval, start_method=args.start_method,
-        signals_to_handle=args.signals_to_handle, shutdown_timeout=args.shutdown_timeout,
+        signals_to_handle=args.signals_to_handle, shutdown_timeout=args.shutdown_timeout, local_addr=args.local_addr,
     )  # fmt: skip
     return (config, *_command(args))
 

@@ -128,6 +128,41 @@ def test_static_nodes(launch):
     assert [lines(output)[0].split()[3] for output in outputs] == ["1", "0"], outputs
 
 
+@pytest.mark.parametrize("options", [["--rdzv-backend=file"], ["--rdzv-backend=c10d", "--rdzv-conf=store_type=file"]])
+def test_nodes_meet_in_a_file(launch, tmp_path, options):
+    file = tmp_path / "meeting"
+    for _ in range(2):  # what the first job wrote does not mislead the second
+        agents = [
+            launch(REPORT, "--nnodes=2", *options, f"--rdzv-endpoint={file}", "--rdzv-id=job", wait=False)
+            for _ in range(2)
+        ]
+        outputs = [agent.communicate(timeout=60)[0] for agent in agents]
+        assert [agent.returncode for agent in agents] == [0, 0], outputs
+        assert [line.split()[3] for line in lines("".join(outputs))] == ["0", "1"], outputs
+
+
+def test_unknown_backends_are_refused(launch):
+    code, output = launch(REPORT, "--rdzv-backend=etcd")
+    assert code != 0 and "expected one of the backends static, c10d and file, got 'etcd'" in output
+
+
+@pytest.mark.parametrize("end", ["raise ValueError('bad data')", "sys.exit(3)"])
+def test_the_first_cause_is_told(launch, end):
+    body = f"""
+        import sys, torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        dist.all_reduce(torch.ones(1))
+        if dist.get_rank() == 1:
+            {end}
+        dist.all_reduce(torch.ones(1))
+    """
+    code, output = launch(body, "--standalone", "--nproc-per-node=3")
+    cause = output.partition("Root Cause")[2]
+    assert code == 1 and "rank      : 1 (local_rank: 1)" in cause, output
+    assert ("ValueError: bad data" in cause) == ("ValueError" in end), output
+    assert ".py FAILED" in output and "-u FAILED" not in output, output
+
+
 def test_a_round_that_closes_while_a_node_joins_counts_it():
     class Slow:
         """A store whose second joiner is held up, so that the first closes the round meanwhile."""

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flambeau.distributed._stores import PrefixStore, TCPStore
+from flambeau.distributed._stores import FileStore, PrefixStore, TCPStore
 from flambeau.distributed._types import DistNetworkError, DistStoreError
 from flambeau.distributed.elastic.multiprocessing._workers import FunctionWorker, Logs, ProgramWorker, Worker
 from flambeau.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
@@ -41,6 +41,8 @@ class Job:
     run_id: str = ""
     role: str = "default"
     endpoint: str = ""
+    meeting_file: str = ""  # on a file system that all nodes share, instead of an endpoint
+    local_address: str | None = None
     serves: bool | None = None  # None: whoever can
     node_rank: int | None = None
     max_restarts: int = 0
@@ -83,6 +85,24 @@ def _is_local(host: str) -> bool:
         return False
 
 
+def _own_address() -> str:
+    """A name of this host that it can be reached by."""
+    try:
+        socket.getaddrinfo(socket.gethostname(), None)
+        return socket.gethostname()
+    except OSError:
+        return "127.0.0.1"
+
+
+def _answers(endpoint: str) -> bool:
+    host, _, port = endpoint.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=5):
+            return True
+    except OSError:
+        return False
+
+
 class Agent:
     """Runs a job's workers on this node until they succeed or fail for good."""
 
@@ -95,6 +115,8 @@ class Agent:
         self.folder = job.logs.folder(job.run_id) or tempfile.mkdtemp(prefix="flambeau-launch-")
 
     def _open_store(self) -> tuple[str, int, TCPStore]:
+        if self.job.meeting_file:
+            return self._open_store_of_file()
         host, _, port = self.job.endpoint.rpartition(":") if ":" in self.job.endpoint else (self.job.endpoint, "", "0")
         host, number = host.strip("[]") or "127.0.0.1", int(port or 0)
         limit = datetime.timedelta(seconds=self.job.join_timeout)
@@ -107,6 +129,27 @@ class Agent:
                 if serves:
                     raise
         return host, number, TCPStore(host, number, None, False, limit, wait_for_workers=False)
+
+    def _open_store_of_file(self) -> tuple[str, int, TCPStore]:
+        """The first agent that comes writes down where its store is; one of an earlier job that is over is replaced."""
+        limit = datetime.timedelta(seconds=self.job.join_timeout)
+        meeting = FileStore(self.job.meeting_file)
+        key, known = f"{self.job.run_id}/endpoint", ""
+        own: TCPStore | None = None
+        address = self.job.local_address or _own_address()
+        for _ in range(100):
+            known = meeting.compare_set(key, known, known).decode()
+            if not known or not _answers(known):
+                own = own or TCPStore(address, 0, None, True, limit, wait_for_workers=False)
+                chosen = meeting.compare_set(key, known, f"{address}:{own.port}").decode()
+                if chosen == f"{address}:{own.port}":
+                    return address, own.port, own
+                continue
+            host, _, port = known.rpartition(":")
+            return host, int(port), TCPStore(host, int(port), None, False, limit, wait_for_workers=False)
+        raise DistStoreError(
+            f"[launch] expected an agent to be found in {self.job.meeting_file}, got none that answers"
+        )
 
     # ------------------------------------------------------------------------------------ rounds
 
@@ -217,6 +260,13 @@ class Agent:
             if worker.poll() not in (None, 0)
         }
 
+    def _failures_with_cause(self) -> dict[int, ProcessFailure]:
+        """Failed workers; where all of them say that another one failed, that one is waited for a moment."""
+        until = time.monotonic() + 1.0
+        while all(failure.follows for failure in self._failures().values()) and time.monotonic() < until:
+            time.sleep(0.02)
+        return self._failures()
+
     def _watch(self, round_: _Round) -> str:
         """How the round ended: "succeeded", "failed" or "again"."""
         next_look = 0.0
@@ -263,7 +313,7 @@ class Agent:
             if outcome == "succeeded":
                 self._leave(round_)
                 return {worker.rank: worker.result() for worker in self.workers}
-            failures = self._failures() if outcome == "failed" else {}
+            failures = self._failures_with_cause() if outcome == "failed" else {}
             self._stop()
             if outcome == "failed":
                 self._report(round_, failures)
@@ -281,7 +331,10 @@ class Agent:
 
     def _name(self) -> str:
         program = self.job.program
-        return program.__qualname__ if callable(program) else program[1] if len(program) > 1 else program[0]
+        if callable(program):
+            return program.__qualname__
+        named = [part for part in program[1:] if not part.startswith("-")]
+        return named[0] if named and os.path.basename(program[0]).startswith("python") else program[0]
 
     def _report(self, round_: _Round, failures: dict[int, ProcessFailure]) -> None:
         for rank, failure in failures.items():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,10 +44,16 @@ class LaunchConfig:
     virtual_local_rank: bool = False
 
 
+def _meeting_file(run_id: str) -> str:
+    """Where agents of this host meet that were given no file."""
+    return os.path.join(tempfile.gettempdir(), f"flambeau-rendezvous-{os.getuid()}-{run_id}")
+
+
 def launch_agent(config: LaunchConfig, entrypoint: Callable[..., Any] | str | None, args: list[Any]) -> dict[int, Any]:
     """Runs an agent; returns what the workers of this node returned, by rank."""
     program: Any = entrypoint if callable(entrypoint) else [entrypoint or sys.executable, *map(str, args)]
     options = config.rdzv_configs
+    by_file = config.rdzv_backend == "file" or options.get("store_type") == "file"
     job = Job(
         program=program,
         arguments=tuple(args) if callable(entrypoint) else (),
@@ -55,6 +63,8 @@ def launch_agent(config: LaunchConfig, entrypoint: Callable[..., Any] | str | No
         run_id=config.run_id or fresh_run_id(),
         role=config.role,
         endpoint=config.rdzv_endpoint or "127.0.0.1:0",
+        meeting_file=(config.rdzv_endpoint or _meeting_file(config.run_id)) if by_file else "",
+        local_address=config.local_addr,
         serves=options.get("is_host"),
         node_rank=options.get("rank"),
         max_restarts=config.max_restarts,

@@ -36,10 +36,34 @@ class ErrorHandler:
             "message": {
                 "message": f"{type(e).__name__}: {e}",
                 "extraInfo": {"py_callstack": text, "timestamp": str(int(time.time()))},
+                "follows": _follows_another(e),
             }
         }
         with open(path, "w") as file:
             json.dump(report, file)
+
+
+def _follows_another(error: BaseException) -> bool:
+    """Whether an error says that another process failed."""
+    from flambeau import _distributed as native
+
+    return isinstance(error, native.DistBackendError)
+
+
+def report_uncaught() -> None:
+    """An exception that ends this process is written down for the agent, as `record` does."""
+    if not os.environ.get("TORCHELASTIC_ERROR_FILE") or getattr(sys.excepthook, "_reports", False):
+        return
+    previous = sys.excepthook
+
+    def hook(kind: Any, error: BaseException, trace: Any) -> None:
+        if not os.path.exists(os.environ.get("TORCHELASTIC_ERROR_FILE", "")) and isinstance(error, Exception):
+            with contextlib.suppress(OSError):
+                get_error_handler().record_exception(error)
+        previous(kind, error, trace)
+
+    hook._reports = True
+    sys.excepthook = hook
 
 
 def get_error_handler() -> ErrorHandler:
@@ -53,6 +77,7 @@ class ProcessFailure:
         self.local_rank, self.pid, self.exitcode, self.error_file = local_rank, pid, exitcode, error_file
         self.timestamp = int(time.time())
         self.error_file_data: dict[str, Any] = {}
+        self.follows = False  # another worker's failure
         self.message: Any = ""
         if error_file and os.path.isfile(error_file):
             try:
@@ -60,6 +85,7 @@ class ProcessFailure:
                     self.error_file_data = json.load(file)
                 self.message = self.error_file_data["message"]
                 self.timestamp = int(self.message["extraInfo"]["timestamp"])
+                self.follows = bool(self.message.get("follows"))
             except (OSError, ValueError, KeyError, TypeError):
                 pass
         if not self.message:
@@ -90,7 +116,7 @@ class ChildFailedError(Exception):
         super().__init__(self.format_msg())
 
     def get_first_failure(self) -> tuple[int, ProcessFailure]:
-        rank = min(self.failures, key=lambda r: self.failures[r].timestamp)
+        rank = min(self.failures, key=lambda r: (self.failures[r].follows, self.failures[r].timestamp))
         return rank, self.failures[rank]
 
     def format_msg(self) -> str:
