@@ -19,6 +19,7 @@ import logging
 import math
 import operator
 import os
+import re
 import sys
 import types
 import weakref
@@ -114,7 +115,7 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         if args and type(args[0]) is TracedTensor:
             return call_tensor_method(tracer, function.__name__, args, kwargs)
         raise Unsupported(breaks.UNKNOWN_CALL, function.__name__)
-    if cls is types.BuiltinFunctionType or cls is types.MethodWrapperType:
+    if cls in BUILTINS or cls is types.MethodWrapperType:
         return call_builtin(tracer, function, args, kwargs)
     if isinstance(function, type):
         return construct(tracer, function, args, kwargs)
@@ -405,9 +406,16 @@ _BLIND = frozenset(
 )
 
 
+# Functions and bound methods of native code; those of some classes (re.Pattern) know their class, and have a type of their own.
+BUILTINS = (types.BuiltinFunctionType, type(re.compile("").match))
 _HASHING = frozenset(
     "add discard remove get setdefault pop __contains__ __getitem__ __setitem__ count index update".split()
 )
+
+
+def _letters(value: Any) -> Any:
+    """Text of a class that derives from str, as native code reads it."""
+    return str.__str__(value) if isinstance(value, str) and not python_special(type(value), "__iter__") else value
 
 
 def native_method(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -428,6 +436,8 @@ def native_method(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(args[0]).__name__}")
     elif isinstance(owner, (str, bytes)) and not all(_is_text_safe(a) for a in (*args, *kwargs.values())):
         raise Unsupported(breaks.PRINT, f"str.{name}")
+    if isinstance(owner, (set, frozenset)) and name not in _HASHING:
+        args = tuple(map(_letters, args))
     merges = isinstance(owner, dict) and name in ("__or__", "__ror__", "__ior__")  # which look at keys only
     blind = merges or name in _BLIND
     if isinstance(owner, CONTAINERS) and not blind and not (is_transparent(args) and is_transparent(owner)):
@@ -504,8 +514,10 @@ def call_builtin(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> A
         return native(function, *args, **kwargs)
     if type(owner) in ITERATORS and function.__name__ in ("__next__", "__iter__", "__length_hint__"):
         return native(function, *args, **kwargs)
-    if type(owner) in VALUES and is_plain(args) and is_plain(tuple(kwargs.values())):
-        return native(function, *args, **kwargs)
+    if type(owner) in VALUES:
+        args = tuple(map(_letters, args))
+        if is_plain(args) and is_plain(tuple(kwargs.values())):
+            return native(function, *args, **kwargs)
     name = getattr(function, "__qualname__", repr(function))
     if "Random" in type(owner).__name__:
         raise Unsupported(breaks.RANDOM, name)
