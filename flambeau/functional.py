@@ -259,6 +259,8 @@ def _gradient_along(x: Tensor, d: int, step: Any, edge_order: int) -> Tensor:
         x = x.to(fl.promote_types(x.dtype, h.dtype))  # differences are divided by what may be small
     else:
         dtype = x.dtype if x.is_floating_point() or x.is_complex() else fl.get_default_dtype()
+        if isinstance(step, complex):
+            dtype = fl.promote_types(dtype, fl.complex64)
         h = fl.full([n - 1] + [1] * (x.dim() - 1 - d), step, dtype=dtype, device=x.device)
 
     def at(a: int, b: int | None) -> Tensor:

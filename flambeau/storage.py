@@ -87,7 +87,15 @@ class UntypedStorage:
 
     @classmethod
     def from_buffer(cls, buffer: Any, byte_order: str = "native", dtype: Any = None, **kwargs: Any) -> UntypedStorage:
-        return storage_of(flambeau.frombuffer(buffer, dtype=flambeau.uint8, **kwargs).clone())
+        if byte_order not in ("native", "little", "big"):
+            raise ValueError(f"[from_buffer] expected byte_order to be native, little or big, got {byte_order!r}")
+        data = flambeau.frombuffer(buffer, dtype=flambeau.uint8, **kwargs).clone()
+        if dtype == flambeau.bool:  # whatever is not zero is true
+            data = (data != 0).to(flambeau.uint8)
+        storage = storage_of(data)
+        if dtype is not None and byte_order not in ("native", sys.byteorder):
+            storage.byteswap(dtype)
+        return storage
 
     @property
     def _cdata(self) -> int:
@@ -468,6 +476,9 @@ class TypedStorage:
         dtype = cls._dtype or flambeau.get_default_dtype()
         untyped = UntypedStorage.from_file(filename, shared, size * dtype.itemsize)
         return TypedStorage(wrap_storage=untyped, dtype=dtype)
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + self.nbytes()
 
     def get_device(self) -> int:
         return self._untyped_storage.get_device()

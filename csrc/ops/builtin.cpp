@@ -68,7 +68,9 @@ void run_out(const Operator& op, void*, KeySet, Value* args, Value* results) {
     for (size_t k = 0; k < first_out; ++k)
       FL_CHECK(!args[k].is_tensor() || !overlaps_partially(out, args[k].tensor()), "[",
                op.functional->schema.name,
-               "] expected an out that does not partly overlap an argument, got views of one memory");
+               "] expected an out that does not partly overlap an argument, got views of one memory: "
+               "unsupported operation: some elements of the input tensor and the written-to tensor refer to "
+               "a single memory location");
   }
   // Where a dtype can be asked for, out asks for its own.
   for (size_t k = 0; k < first_out; ++k)

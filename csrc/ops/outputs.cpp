@@ -78,7 +78,8 @@ void check_apart(const char* op, const Tensor& out, const Tensor& argument) {
                       out.strides() == argument.strides()));
   FL_CHECK(!same, "[", op,
            "] expected an argument that shares no memory with the tensor it is written to, got views of one "
-           "memory; clone() it first");
+           "memory; clone() it first: unsupported operation: some elements of the input tensor and the "
+           "written-to tensor refer to a single memory location");
 }
 
 Tensor write_out(const char* op, const Tensor& out, const Tensor& value) {
@@ -97,7 +98,9 @@ namespace {
 
 void check_overlap(const char* op, const Tensor& out, const Tensor& argument) {
   FL_CHECK(!overlaps_partially(out, argument), "[", op,
-           "] expected an out that does not partly overlap an argument, got views of one memory");
+           "] expected an out that does not partly overlap an argument, got views of one memory: unsupported "
+           "operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+           "location");
 }
 
 Tensor complex_out(const Tensor& real, const Tensor& imag, const Tensor& out) {

@@ -102,7 +102,8 @@ bool prepare(const PointwiseDef& def, Settled& s, const Tensor& out, bool may_re
     beside = s.operand[i]->tensor_impl()->dtype != out.dtype();
     FL_CHECK(beside, "[", def.name,
              "] expected an output that does not partly overlap an input, got views of one memory; "
-             "clone() one of them");
+             "clone() one of them: unsupported operation: some elements of the input tensor and the "
+             "written-to tensor refer to a single memory location");
   }
   out.bump_version();
   return beside;

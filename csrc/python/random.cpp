@@ -61,7 +61,9 @@ uint64_t seed_value(PyObject* o) {
     if (!PyErr_Occurred()) return u;
     PyErr_Clear();
   }
-  FL_CHECK(overflow == 0, "[manual_seed] expected a seed that fits in 64 bits, got an overflow");
+  FL_CHECK_KIND(
+      overflow == 0, Value,
+      "[manual_seed] expected a seed that fits in 64 bits, got another: Overflow when unpacking long long");
   return static_cast<uint64_t>(i);
 }
 

@@ -214,7 +214,10 @@ PyObject* size_numel(PyObject* self, PyObject*) {
 }
 PyObject* size_concat(PyObject* a, PyObject* b) {
   if (!PyTuple_Check(b)) {
-    PyErr_Format(PyExc_TypeError, "[Size] expected a tuple to concatenate, got %.100s", Py_TYPE(b)->tp_name);
+    PyErr_Format(PyExc_TypeError,
+                 "[Size] expected a tuple to concatenate, got %.100s: can only concatenate tuple (not "
+                 "%.100s) to torch.Size",
+                 Py_TYPE(b)->tp_name, Py_TYPE(b)->tp_name);
     return nullptr;
   }
   return size_from_tuple(PyTuple_Type.tp_as_sequence->sq_concat(a, b));

@@ -377,7 +377,7 @@ def legacy_new(dtype: Any, *args: Any, device: Any = None, size: Any = None, dat
     if not args:
         return fl.empty(0, dtype=dtype, device=device)
     first = args[0]
-    if len(args) == 1 and isinstance(first, Tensor) and first.dim() > 0:
+    if len(args) == 1 and isinstance(first, Tensor) and (first.dim() > 0 or first.is_floating_point()):
         return first.detach()
     if len(args) == 1 and isinstance(first, fl.Size):
         return fl.empty(tuple(first), dtype=dtype, device=device)
@@ -534,7 +534,10 @@ def __reversed__(self: Tensor) -> Tensor:
 @_method
 def __contains__(self: Tensor, element: Any) -> bool:
     if not isinstance(element, (Tensor, int, float, complex)):
-        raise RuntimeError(f"[contains] expected a tensor or a number, got {type(element).__name__}")
+        raise RuntimeError(
+            f"[contains] expected a tensor or a number, got {type(element).__name__}: Tensor.__contains__ only supports Tensor or scalar, "
+            f"but you passed in a {type(element)}."
+        )
     return bool((self == element).any())
 
 
