@@ -28,7 +28,11 @@ class _FakeQuantize(Function):
     def forward(ctx: Any, input: Tensor, scale: Any, zero_point: Any, low: int, high: int) -> Tensor:
         places = (input * (1.0 / scale)).round() + zero_point
         ctx.save_for_backward((places >= low) & (places <= high))
-        return ((places.clamp(low, high) - zero_point) * scale).to(input.dtype)
+        result = (places.clamp(low, high) - zero_point) * scale
+        is_one_grid = not isinstance(scale, Tensor) or scale.numel() == 1
+        if input.dtype is fl.float64 and is_one_grid:
+            result = result.float()  # a grid with one scale has values of single precision
+        return result.to(input.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -56,10 +60,15 @@ def fake_quantize_per_tensor_affine(
         raise RuntimeError(
             f"[fake_quantize_per_tensor_affine] expected zero_point between {quant_min} and {quant_max}, got {zero_point}"
         )
+    one = [
+        1
+    ] * input.dim()  # as many dimensions as the input, so that 16-bit values are computed with in single precision
     if isinstance(scale, Tensor):
-        scale = scale.detach().reshape(())
+        scale = scale.detach().reshape(one)
+    elif input.dtype is not fl.float32:
+        scale = fl.full(one, scale, dtype=fl.float32, device=input.device)
     if isinstance(zero_point, Tensor):
-        zero_point = zero_point.detach().reshape(())
+        zero_point = zero_point.detach().reshape(one)
     return _FakeQuantize.apply(input, scale, zero_point, quant_min, quant_max)
 
 
@@ -76,6 +85,8 @@ def fake_quantize_per_channel_affine(
             f"[{name}] expected {input.shape[axis]} scales and zero points, got shapes {tuple(scale.shape)} and "
             f"{tuple(zero_point.shape)}"
         )
+    if scale.dtype not in (fl.float32, fl.bfloat16):
+        raise RuntimeError(f"[{name}] expected scales of float32 or bfloat16, got {scale.dtype}")
     shape = [-1 if i == axis else 1 for i in range(input.dim())]
     low_or_high = fl.logical_or(zero_point < quant_min, zero_point > quant_max)
     if not zero_point.is_floating_point() and not zero_point.is_meta and bool(low_or_high.any()):
@@ -156,7 +167,7 @@ def fused_moving_avg_obs_fake_quant(
     symmetric_quant: bool = False,
 ) -> Tensor:
     """Notes the range of x as a moving average, sets scale and zero point by it, and rounds x to the grid."""
-    if bool(observer_on):
+    if bool(observer_on) and x.numel():
         rows = (
             x.detach().float().movedim(ch_axis, 0).flatten(1)
             if per_row_fake_quant

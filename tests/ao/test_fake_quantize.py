@@ -48,3 +48,26 @@ def test_mistakes_are_named():
         fl.fake_quantize_per_channel_affine(fl.ones(2), fl.ones(2), fl.zeros(2), 1, 0, 7)
     with pytest.raises(RuntimeError, match="scales"):
         fl.fake_quantize_per_channel_affine(fl.ones(2), fl.ones(3), fl.zeros(3), 0, 0, 7)
+
+
+@pytest.mark.parametrize("dtype", [fl.float16, fl.bfloat16, fl.float64])
+def test_values_of_other_precisions_take_the_place_that_single_precision_finds(dtype):
+    fl.manual_seed(0)
+    x = (fl.randn(500) * 8).to(dtype)
+    wanted = fl.fake_quantize_per_tensor_affine(x.float(), 0.1, 10, 0, 255).to(dtype)
+    for scale, zero_point in ((0.1, 10), (fl.tensor(0.1), fl.tensor(10, dtype=fl.int32))):
+        got = fl.fake_quantize_per_tensor_affine(x, scale, zero_point, 0, 255)
+        assert got.dtype is dtype and fl.equal(got, wanted)
+
+
+def test_scales_of_channels_in_other_precisions_are_refused():
+    x, zero_points = fl.randn(2, 3), fl.zeros(2, dtype=fl.int32)
+    with pytest.raises(RuntimeError, match="expected scales of float32 or bfloat16"):
+        fl.fake_quantize_per_channel_affine(x, fl.ones(2, dtype=fl.float64), zero_points, 0, 0, 255)
+
+
+def test_empty_batches_change_no_range():
+    low, high = fl.tensor(float("inf")), fl.tensor(float("-inf"))
+    on, scale, zero_point = fl.tensor(1), fl.tensor([1.0]), fl.tensor([0], dtype=fl.int32)
+    result = fl.fused_moving_avg_obs_fake_quant(fl.empty(0, 5), on, on, low, high, scale, zero_point, 0.01, 0, 255, 0)
+    assert result.shape == (0, 5) and low.isinf()

@@ -61,6 +61,18 @@ class _LearnableFakeQuantize(FakeQuantizeBase):
         self.fake_quant_enabled[0] = int(fake)
         return self
 
+    def toggle_observer_update(self, enabled: bool = True) -> Any:
+        """Whether scales and zero points follow the observer."""
+        self.static_enabled[0] = int(enabled)
+        return self
+
+    def toggle_qparam_learning(self, enabled: bool = True) -> Any:
+        """Whether scales and zero points are trained."""
+        self.learning_enabled[0] = int(enabled)
+        self.scale.requires_grad_(enabled)
+        self.zero_point.requires_grad_(enabled)
+        return self
+
     def toggle_fake_quant(self, enabled: bool = True) -> Any:
         self.fake_quant_enabled[0] = int(enabled)
         return self
