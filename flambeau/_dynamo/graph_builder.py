@@ -72,14 +72,16 @@ def origin(frame: Any, modules: dict[int, tuple[list[str], type]], calls: dict[s
         frame = frame.parent
     for one in reversed(frames[:-1]):  # the outermost calls the module
         code = one.code
-        own = modules.get(id(one.locals[0])) if code.co_argcount and code.co_name == "forward" else None
+        own = modules.get(id(one.locals[0])) if code.co_argcount else None
+        if own is not None and code.co_name != "forward" and getattr(own[1].forward, "__code__", None) is not code:  # type: ignore[attr-defined]
+            own = None  # another method
         if own is not None:
             known = calls.setdefault(own[0][0], [])
             path = next((path for other, path in known if other is one), None)
             if path is None:
                 path = _called_as(own[0], stack, [path for _, path in known])
                 known.append((one, path))
-            stack[f"L__self__{path}"] = (path, own[1])
+            stack[f"L__self__{path}"] = (path.partition("@")[0], own[1])
         if _PACKAGE not in code.co_filename:
             text = linecache.getline(code.co_filename, one.line()).strip()
             lines.append(

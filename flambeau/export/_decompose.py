@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import flambeau as fl
+from flambeau import _C
 from flambeau._subclasses.fake_tensor import FakeTensorMode
 from flambeau.export._functionalize import functionalized, has_writes
 from flambeau.export._module_calls import renamed
@@ -67,10 +68,15 @@ def _recorded(
     earlier = [spec for spec in program.graph_signature.output_specs if spec.kind is not OutputKind.USER_OUTPUT]
     written = [*written, *((spec.kind, str(spec.target)) for spec in earlier)]
     places: dict[str, Any] = {}
-    whole, returned = record_graph(
-        GraphModule(program.graph_module, graph), mode, inputs, fakes, table or {}, table is not None, record_type,
-        places=places,
-    )  # fmt: skip
+    kinds = [fake.fake_device.type for fake in fakes if isinstance(fake, fl.Tensor)]
+    device = _C._set_autocast_recorded_device(kinds[0])  # that mixed precision is switched on for
+    try:
+        whole, returned = record_graph(
+            GraphModule(program.graph_module, graph), mode, inputs, fakes, table or {}, table is not None, record_type,
+            places=places,
+        )  # fmt: skip
+    finally:
+        _C._set_autocast_recorded_device(device)
     _keep_notes(program.graph, whole.graph)
     specs = [one.spec for one in inputs]
     outputs = [OutputSpec(kind, argument, target) for (kind, target), argument in zip(written, returned)]

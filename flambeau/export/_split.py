@@ -62,12 +62,12 @@ class Builder:
     def _path(self, node: Node) -> list[str]:
         """The modules around a node, outermost first, each by its path."""
         chain: list[str] = []
-        for path, _ in (node.meta.get("nn_module_stack") or {}).values():
+        for key, (path, _) in (node.meta.get("nn_module_stack") or {}).items():
             around = chain[-1].partition("@")[0] + "." if chain else ""
             if path and path.startswith(
                 around
             ):  # one that was called from a module that does not hold it is part of it
-                chain.append(path)
+                chain.append(path if "@" in path else path + "".join(key.rpartition("@")[1:] if "@" in key else ()))
         return chain
 
     def _order(self, module: Any, path: str, places: dict[str, int]) -> None:

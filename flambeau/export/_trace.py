@@ -181,6 +181,17 @@ class Runner(Interpreter):
 
     def _recorded_again(self, target: Any, args: Any) -> tuple[Any, ...]:
         """A node of a program that is recorded once more: its graphs are recorded, too."""
+        if target.__name__ == "wrap_with_set_grad_enabled":
+            return self._switched([(_C._set_grad_enabled, args[:1])], args[1], args[2:])
+        if target.__name__ == "wrap_with_autocast":
+            device, dtype, enabled, cache = args[:4]
+            switches = [
+                (_C._set_autocast_enabled, (device, enabled)),
+                (_C._set_autocast_dtype, (device, _C._get_autocast_dtype(device) if dtype is None else dtype)),
+                (_C._autocast_increment_nesting, ()),
+                (_C._set_autocast_cache_enabled, (_C._is_autocast_cache_enabled() if cache is None else cache,)),
+            ]
+            return self._switched(switches, args[4], args[5:])
         self.mode.recorder = None
         if target.__name__ == "cond":
             return self._cond(args[0], args[1], args[2], args[3], args[3])
@@ -189,6 +200,26 @@ class Runner(Interpreter):
         if target.__name__ == "map_impl":
             return self._map(args[0], args[1], args[2])
         raise NotImplementedError(f"[export] expected cond, while_loop or map, got {target.__name__}")
+
+    def _switched(self, switches: list[Any], graph: Any, operands: Any) -> tuple[Any, ...]:
+        """The nodes of a graph between switches, which are thrown back after them."""
+        before: list[Any] = []
+        if switches[0][0] is _C._set_grad_enabled:
+            before = [(_C._set_grad_enabled, (_C.is_grad_enabled(),))]
+        else:
+            device = switches[0][1][0]
+            before = [
+                (_C._autocast_decrement_nesting, ()), (_C._clear_autocast_cache, ()),
+                (_C._set_autocast_enabled, (device, _C._is_autocast_enabled(device))),
+                (_C._set_autocast_dtype, (device, _C._get_autocast_dtype(device))),
+                (_C._set_autocast_cache_enabled, (_C._is_autocast_cache_enabled(),)),
+            ]  # fmt: skip
+        for function, values in switches:
+            self.call_function(function, values, {})
+        results = type(self)(graph, self.record, self.mode).run(*operands)
+        for function, values in before:
+            self.call_function(function, values, {})
+        return tuple(results) if isinstance(results, (tuple, list)) else (results,)
 
     def _results(self, recorded: Node, branch: Any, operands: Any) -> tuple[Any, ...]:
         """What a branch returns for these fakes. One with branches of its own is not run again: its graph knows."""

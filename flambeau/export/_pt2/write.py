@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._dynamo.functions import AUTOCAST_SWITCHES
 from flambeau._ops import OpOverload
 from flambeau.export._pt2 import schema
+from flambeau.export._pt2.regions import with_regions
 from flambeau.export._pt2.schema import KEYWORD, POSITIONAL, SerializeError
 from flambeau.export._pt2.symbols import text_of
 from flambeau.export._trace import type_text
@@ -28,6 +28,7 @@ from flambeau.export.graph_signature import (
 )
 from flambeau.fx.node import Node
 from flambeau.ops.as_aten.calls import aten_call
+from flambeau.ops.as_aten.names import parameter_names
 from flambeau.ops.geometry import geometry_of
 from flambeau.ops.symbolic.expr import Atom, Expr, substitute
 from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt
@@ -86,6 +87,7 @@ class GraphWriter:
         self.values: dict[Node, Any] = {}
 
     def graph(self, module: Any, inner: bool = False) -> Json:
+        module = with_regions(module)
         nodes = list(module.graph.nodes)
         inputs = [self._graph_input(node) for node in nodes if node.op == "placeholder"]
         for node in nodes:
@@ -120,9 +122,6 @@ class GraphWriter:
             return
         if target is _C._set_grad_enabled:
             self.grad = bool(node.args[0])
-            return
-        if target in AUTOCAST_SWITCHES:
-            self._switch(node)
             return
         if isinstance(target, OpOverload):
             self._operator(node)
@@ -159,12 +158,6 @@ class GraphWriter:
         if not self.grad:
             self._detach_results(node)
 
-    def _switch(self, node: Node) -> None:
-        """A switch of mixed precision. PyTorch has no operator for it and refuses such a file; run_decompositions() makes
-        the casts explicit, after which there are none."""
-        inputs = [self._named(str(i), value, POSITIONAL) for i, value in enumerate(node.args)]
-        self._emit(node, f"flambeau.switch.{node.target.__name__}", inputs, [])
-
     def _detach_results(self, node: Node) -> None:
         """What was computed with gradients switched off carries none: each result is detached."""
         entry = self.nodes[-1]
@@ -189,9 +182,10 @@ class GraphWriter:
     def _arithmetic(self, node: Node) -> None:
         """Arithmetic on sizes."""
         target = _target_text(node.target)
-        names = ["self", "dim"] if target.endswith("sym_size.int") else ["a", "b", "c"]
+        names = parameter_names(node.target) or ["a", "b", "c"]
         inputs = [self._named(name, value, POSITIONAL) for name, value in zip(names, node.args)]
-        self._emit(node, target, inputs, [self._result(node.name, self._value(node))])
+        value = self._value(node)
+        self._emit(node, target, inputs, [] if value is None else [self._result(node.name, value)])
 
     def _higher_order(self, node: Node, module: Any) -> None:
         inputs = [{"name": "", "arg": self._argument(value, module), "kind": POSITIONAL} for value in node.args]
@@ -384,11 +378,13 @@ def _metadata(node: Node) -> dict[str, str]:
     known: dict[str, str] = {}
     if node.meta.get("stack_trace"):
         known["stack_trace"] = str(node.meta["stack_trace"])
-    stack = node.meta.get("nn_module_stack")
-    if stack:
-        entries = [(key, path, type_text(kind)) for key, (path, kind) in stack.items()]
-        known["nn_module_stack"] = ";".join(",".join(entry) for entry in entries)
+    stack = node.meta.get("nn_module_stack") or _ROOT  # readers want to know a module of every node
+    entries = [(key, path, type_text(kind)) for key, (path, kind) in stack.items()]
+    known["nn_module_stack"] = ";".join(",".join(entry) for entry in entries)
     return known
+
+
+_ROOT = {"L__self__": ("", "torch.nn.modules.module.Module")}
 
 
 # ---------------------------------------------------------------------------------------------- signature

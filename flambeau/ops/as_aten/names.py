@@ -7,6 +7,7 @@ when it is called. A name that ATen has not either raises AttributeError.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +15,10 @@ _WHY = "this operator of ATen has no counterpart here"
 
 # name -> (arguments -> result); the values are looked up in the package when they are called.
 _ANSWERED: dict[str, Callable[..., Any]] = {
-    "sym_size": lambda t, dim=None: t.size() if dim is None else t.size(dim),
-    "sym_stride": lambda t, dim=None: t.stride() if dim is None else t.stride(dim),
-    "sym_numel": lambda t: t.numel(),
-    "sym_storage_offset": lambda t: t.storage_offset(),
+    "sym_size": lambda self, dim=None: self.size() if dim is None else self.size(dim),
+    "sym_stride": lambda self, dim=None: self.stride() if dim is None else self.stride(dim),
+    "sym_numel": lambda self: self.numel(),
+    "sym_storage_offset": lambda self: self.storage_offset(),
     "sym_is_contiguous": lambda t, *a, **k: t.is_contiguous(),
     "size": lambda t, dim=None: t.size() if dim is None else t.size(dim),
     "stride": lambda t, dim=None: t.stride() if dim is None else t.stride(dim),
@@ -44,8 +45,8 @@ _ANSWERED: dict[str, Callable[..., Any]] = {
     "record_stream": lambda t, stream: None,
     "sym_constrain_range": lambda size, *, min=None, max=None: _check_range(size, min, max),
     "sym_constrain_range_for_size": lambda size, *, min=None, max=None: _check_range(size, min or 0, max),
-    "_assert_async": lambda t, *a: None if bool(t) else _fail(*a),
-    "_assert_scalar": lambda value, message: _package()._check(_as_condition(value), lambda: message),
+    "_assert_async": lambda self, assert_msg=None: None if bool(self) else _fail(*filter(None, [assert_msg])),
+    "_assert_scalar": lambda self, assert_msg: _package()._check(_as_condition(self), lambda: assert_msg),
     "unique_consecutive": lambda t, *a, **k: _functional().unique_consecutive(t, *a, **k),
     "cross_entropy_loss": lambda *a, **k: _losses("cross_entropy", *a, **k),
     "nll_loss_nd": lambda *a, **k: _losses("nll_loss", *a, **k),
@@ -217,6 +218,12 @@ class Packet:
 
     def __str__(self) -> str:
         return f"aten.{self.__name__}"
+
+
+def parameter_names(target: Any) -> list[str] | None:
+    """The names of the parameters of such an operator; None of other functions."""
+    function = target.overloadpacket._function if isinstance(target, Overload) else None
+    return None if function is None else list(inspect.signature(function).parameters)
 
 
 def _core(name: str) -> Callable[..., Any] | None:
