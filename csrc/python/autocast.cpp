@@ -85,6 +85,23 @@ PyObject* install_rules(PyObject*, PyObject* device) {
   });
 }
 
+PyObject* rules(PyObject*, PyObject* device) {
+  // _autocast_rules(device): by full name, the number of the rule of each operator that has one.
+  return guarded([&] {
+    const DeviceType type = type_from(device);
+    Object table = own(PyDict_New());
+    for (int i = 0; i < builtin_operator_count; ++i) {
+      const BuiltinOperator& row = builtin_operators[i];
+      const int rule = type == DeviceType::CPU ? row.on_cpu : row.on_accelerator;
+      if (rule == 0) continue;
+      Object number = own(PyLong_FromLong(rule));
+      if (PyDict_SetItemString(table.get(), builtin_operator(i).schema.full_name().c_str(), number.get()) < 0)
+        throw PythonError();
+    }
+    return table.release();
+  });
+}
+
 PyObject* set_recorded_device(PyObject*, PyObject* device) {
   return guarded([&] {
     const DeviceType before = autocast::set_recorded_device(type_from(device));
@@ -93,6 +110,7 @@ PyObject* set_recorded_device(PyObject*, PyObject* device) {
 }
 
 PyMethodDef functions[] = {{"_set_autocast_recorded_device", set_recorded_device, METH_O, nullptr},
+                           {"_autocast_rules", rules, METH_O, nullptr},
                            {"_is_autocast_enabled", is_enabled, METH_O, nullptr},
                            {"_set_autocast_enabled", set_enabled, METH_VARARGS, nullptr},
                            {"_get_autocast_dtype", get_dtype, METH_O, nullptr},

@@ -73,7 +73,7 @@ def origin(frame: Any, modules: dict[int, tuple[list[str], type]], calls: dict[s
     for one in reversed(frames[:-1]):  # the outermost calls the module
         code = one.code
         own = modules.get(id(one.locals[0])) if code.co_argcount else None
-        if own is not None and code.co_name != "forward" and getattr(own[1].forward, "__code__", None) is not code:  # type: ignore[attr-defined]
+        if own is not None and code.co_name != "forward" and getattr(own[1].forward, "__code__", None) is not code:
             own = None  # another method
         if own is not None:
             known = calls.setdefault(own[0][0], [])

@@ -19,6 +19,7 @@ from flambeau._dynamo.graph_builder import Tracepoint
 from flambeau._dynamo.traced import TracedTensor, VaryingInt
 from flambeau._higher_order_ops.operators import higher_order
 from flambeau.export import dynamic_shapes as shapes
+from flambeau.export._casts import cast_call
 from flambeau.export._module_calls import argument_of, module_calls, positional_names
 from flambeau.export.exported_program import (
     CallSpec,
@@ -75,6 +76,7 @@ class Operators(Record):
     """
 
     calls: list[Any]
+    device = "cpu"  # that mixed precision is switched on for
     places: dict[str, Node] | None = None  # if wanted: the nodes of values, by the name that they had
 
     def decompose(self, op: Any) -> Any:
@@ -83,7 +85,9 @@ class Operators(Record):
             return known
         if op._full_name.startswith("nn_") or op._full_name in decompositions.OWN:
             return _C._operator_definition(op._full_name)[2]
-        return decompositions.decomposition(op._full_name) if self.takes_apart else None
+        if not self.takes_apart:
+            return None
+        return cast_call(op, self.device) or decompositions.decomposition(op._full_name)
 
     def takes(self, name: str) -> bool:
         return self.takes_apart and name not in decompositions.KEPT
@@ -123,7 +127,7 @@ class Runner(Interpreter):
             leaves = [next(values) if isinstance(leaf, Node) else leaf for leaf in target.leaves]
             self.record.calls.append((target, [self.record.argument(leaf) for leaf in leaves]))
             return None
-        if target is _C._set_grad_enabled or target in AUTOCAST_SWITCHES:
+        if target is _C._set_grad_enabled or (target in AUTOCAST_SWITCHES and not self.record.takes_apart):
             self.record.tracer.create_node("call_function", target, tuple(args), {})
         elif hasattr(target, "_branches"):
             first, second, count = target._branches
@@ -441,6 +445,7 @@ def record_graph(
     tracer = NotingTracer()
     record = record_type(tracer, table, pre_dispatch=whole)
     record.calls, record.places = [] if calls is None else calls, places
+    record.device = next((i.fake.fake_device.type for i in inputs if isinstance(i.fake, fl.Tensor)), "cpu")
     nodes = [tracer.create_node("placeholder", i.spec.arg.name, (), {}) for i in inputs]
     for node, item in zip(nodes, inputs):
         item.spec.arg.name = node.name

@@ -17,6 +17,7 @@ from flambeau import _C
 from flambeau._dynamo.functions import AUTOCAST_SWITCHES
 from flambeau._ops import OpOverload
 from flambeau._subclasses.fake_operators import bind
+from flambeau.export._casts import cast_call
 from flambeau.export._decompose import decomposed
 from flambeau.export._trace import Operators
 from flambeau.export.exported_program import ExportedProgram
@@ -46,6 +47,9 @@ class Translatable(Operators):
 
     def decompose(self, op: Any) -> Any:
         name = op._full_name
+        cast = cast_call(op, self.device)
+        if cast is not None:
+            return cast
         if self._has_rule(name):
             return None
         known = super().decompose(op)

@@ -22,7 +22,8 @@ _SPEC = importlib.util.spec_from_file_location(
 )
 shared = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(shared)
-NAMES = [name for name in shared.MODELS if name != "dtypes"]  # onnxruntime has no arithmetic in bfloat16
+# onnxruntime has no arithmetic in bfloat16
+NAMES = [name for name in shared.MODELS if name not in ("dtypes", "mixed_precision")]
 
 
 @pytest.mark.parametrize(("name", "opset"), [(n, 20) for n in NAMES] + [(n, o) for n in ("attention", "conv_net", "many_operators", "lstm") for o in (17, 18, 23)])  # fmt: skip
@@ -212,3 +213,33 @@ def test_scripted_modules():
     net, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval(), fl.randn(2, 4)
     assert fl.allclose(fl.onnx.export(fl.jit.script(net), (x,))(x)[0], net(x), atol=1e-5)
     assert fl.allclose(fl.onnx.export(fl.jit.trace(net, (x,)), (x,))(x)[0], net(x), atol=1e-5)
+
+
+def test_rows_are_replaced_and_added_along_any_dimension():
+    class Rows(fl.nn.Module):
+        def forward(self, x, rows, index):
+            y = x.clone()
+            y[:, index] = rows
+            z = x.clone()
+            z[:, index, :, index] = 2.0
+            return y, z, x.index_copy(1, index, rows), x.index_add(1, index, rows, alpha=2)
+
+    x, rows, index = fl.randn(2, 4, 3, 5), fl.randn(2, 2, 3, 5), fl.tensor([3, 1])
+    found = fl.onnx.export(Rows(), (x, rows, index))(x, rows, index)
+    for one, other in zip(found, Rows()(x, rows, index)):
+        assert fl.allclose(one, other, atol=1e-6)
+
+
+def test_mixed_precision_is_casts():
+    class Model(fl.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = fl.nn.Linear(3, 4)
+
+        def forward(self, x):
+            with fl.autocast("cpu", dtype=fl.bfloat16):
+                y = self.layer(x)
+            return y
+
+    (result,) = fl.onnx.export(Model(), (fl.randn(2, 3),)).model_proto.graph.output
+    assert result.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16

@@ -65,24 +65,57 @@ def _masked(g: Any, self: Any, indexed: list[Any]) -> Any:
 @onnx("index_put")
 def index_put(g: Any, self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
     indexed = [(dim, one) for dim, one in enumerate(indices) if one is not None]
-    if [dim for dim, _ in indexed] != list(range(len(indexed))):
-        raise g.unsupported("indices that are not the first ones")
+    dims = [dim for dim, _ in indexed]
     values = g.cast(values, self.dtype)
     if len(indexed) == 1 and indexed[0][1].dtype == fl.bool:
         mask = indexed[0][1]
-        if values.rank and values.shape != (1,):
-            raise g.unsupported("several values for a mask")
+        if dims != [0] or (values.rank and values.shape != (1,)):
+            raise g.unsupported("several values for a mask, or one beside other dimensions")
         wide = mask if mask.rank == self.rank else g.unsqueeze(mask, *range(mask.rank, self.rank))
         return g.op("Where", wide, values, self, dtype=self.dtype)
     joined = _joined(g, [one for _, one in indexed])
-    count = len(indexed)
-    shape = g.op("Slice", g.op("Shape", joined, dtype=fl.int64), g.ints(0), g.ints(-1))
-    rest = self.rank - count
-    if rest:
-        tail = g.op("Slice", g.shape(self), g.ints(count), g.ints(self.rank))
-        shape = g.op("Concat", shape, tail, dtype=fl.int64, axis=0)
-    full = g.op("Expand", values, shape)
-    return g.op("ScatterND", self, joined, full, reduction="add" if accumulate else None)
+    lead = g.op("Slice", g.op("Shape", joined, dtype=fl.int64), g.ints(0), g.ints(-1))
+    rank = max(one.rank for _, one in indexed)
+    rest = [d for d in range(self.rank) if d not in dims]
+    # Adjacent indices: their dimensions are where the first of them was; otherwise they come first.
+    before = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
+    parts = [_sizes(g, self, rest[:before]), lead, _sizes(g, self, rest[before:])]
+    sizes = [part for part in parts if part is not None]
+    full = g.op("Expand", values, sizes[0] if len(sizes) == 1 else g.op("Concat", *sizes, dtype=fl.int64, axis=0))
+    if before:
+        order = [*range(before, before + rank), *range(before), *range(before + rank, rank + len(rest))]
+        full = g.op("Transpose", full, perm=order)
+    front = [*dims, *rest]
+    moved = front != list(range(self.rank))
+    turned = g.op("Transpose", self, perm=front) if moved else self
+    written = g.op("ScatterND", turned, joined, full, reduction="add" if accumulate else None)
+    return g.op("Transpose", written, perm=[front.index(d) for d in range(self.rank)]) if moved else written
+
+
+def _sizes(g: Any, x: Any, dims: list[int]) -> Any:
+    return g.op("Gather", g.shape(x), g.ints(dims), dtype=fl.int64, axis=0) if dims else None
+
+
+def _into_rows(g: Any, self: Any, dim: int, index: Any, source: Any, reduction: str | None = None) -> Any:
+    """Rows along a dimension replaced, or added to."""
+    if not self.rank:
+        return g.op("Add", self, source) if reduction else g.op("Identity", source)
+    order = list(range(self.rank))
+    order[0], order[dim] = order[dim], order[0]
+    turned = [g.op("Transpose", x, perm=order) for x in (self, source)]
+    places = g.op("Reshape", g.cast(index, fl.int64), g.ints([-1, 1]))
+    return g.op("Transpose", g.op("ScatterND", turned[0], places, turned[1], reduction=reduction), perm=order)
+
+
+@onnx("index_copy")
+def index_copy(g: Any, self: Any, dim: int, index: Any, source: Any) -> Any:
+    return _into_rows(g, self, dim, index, source)
+
+
+@onnx("index_add")
+def index_add(g: Any, self: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
+    scaled = source if alpha == 1 else g.op("Mul", source, g.constant(alpha, source.dtype))
+    return _into_rows(g, self, dim, index, scaled, "add")
 
 
 @onnx("scatter.src")
