@@ -44,6 +44,7 @@ ALLOWED = {
     "flambeau/ao/quantized_operators/tables.py": "values of the argument `mode`",
     "flambeau/backends/reference/scalar.py": "nodes of expressions, as ops/expr.py has them",
     "flambeau/backends/c99.py": "nodes of expressions, as ops/expr.py has them",
+    "flambeau/backends/c99_special.py": "the same: bodies of special functions",
     "flambeau/backends/primitives.py": "the kernels of a device, which are registered by name",
     "flambeau/xla/expressions.py": "nodes of expressions, as ops/expr.py has them",
     "flambeau/xla/printer.py": "the primitives that StableHLO has operations for",

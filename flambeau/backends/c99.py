@@ -2,7 +2,7 @@
 
 Op records are written with some 120 operations (`VOCABULARY`). Most are operators or functions of C's mathematical library;
 the others have bodies here, in C99 that OpenCL C and other relatives read as well. Types are called T in a body, functions of
-the library are marked with @, so that a dialect can spell them. Numbers are computed in float, double or 64-bit integers;
+the library are marked with @, so that a dialect can spell them, and other bodies with $. Numbers are computed in float, double or 64-bit integers;
 complex numbers and the special functions in `WITHOUT` are left to the host.
 """
 
@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 import flambeau as fl
+from flambeau.backends import c99_special
 
 __all__ = ["SPECIAL", "STORED", "VOCABULARY", "WITHOUT", "CExpression", "compute_type", "storage_type"]
 
@@ -115,6 +116,7 @@ _REAL = {
         "T y = 1 / (x * x); t += 1 / x + y / 2 + y / x * ((T)1 / 6 - y * ((T)1 / 30 - y * ((T)1 / 42 - y / 30))); "
         "return s * t - r; }"
     ),
+    **c99_special.SPECIAL,
     **{name: _polynomial(name) for name in _POLYNOMIALS},
     **{f"shifted_{name}": _polynomial(f"shifted_{name}") for name in _POLYNOMIALS if name.startswith("chebyshev")},
 }  # fmt: skip
@@ -150,9 +152,7 @@ _INTEGER = {
 WITHOUT = {
     "make_complex": "complex numbers",
     **dict.fromkeys(
-        "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 erfcx i0 i0e i1 i1e igamma igammac log_ndtr modified_bessel_i0 "
-        "modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 ndtri polygamma scaled_modified_bessel_k0 "
-        "scaled_modified_bessel_k1 zeta".split(), "a special function without a body in C",
+        "airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1".split(), "a special function without a body in C",
     ),
 }  # fmt: skip
 # Functions that a device may lack.
@@ -160,6 +160,7 @@ SPECIAL = frozenset(
     {
         *WITHOUT,
         *_POLYNOMIALS,
+        *c99_special.SPECIAL,
         *(n for n in _REAL if n.startswith("shifted_")),
         "digamma",
         "erfinv",
@@ -300,7 +301,8 @@ class CExpression:
         name = f"{op}_{ctype}"
         if name not in self.functions:
             self.functions[name] = ""  # comes after what it needs
-            body = (_INTEGER if ctype == "long" else _REAL)[op]
+            body = c99_special.HELPERS.get(op) or (_INTEGER if ctype == "long" else _REAL)[op]
+            body = re.sub(r"\$(\w+)", lambda m: self.need(m[1], ctype), body)
             if op == "pow" and ctype == "long":
                 self.need("ipow", ctype)
                 body = body.replace("ipow(", "ipow_long(")

@@ -61,3 +61,26 @@ fl.mychip.empty_cache()
 """
     done = run(environment, "-c", program)
     assert done.returncode == 0, done.stderr
+
+
+def test_special_functions_have_bodies_in_c(environment):
+    program = """
+import flambeau as fl
+S, inf, nan = fl.special, float("inf"), float("nan")
+x = fl.tensor([-40, -3.5, -1, -0.0, 1e-3, 0.5, 1, 7, 30.5, inf, -inf, nan])
+p, up = fl.tensor([0, 1e-20, 0.01, 0.3, 0.6, 0.999, 1, 2, nan]), x.abs()
+a, b = fl.meshgrid(fl.tensor([0, 0.1, 1, 2.5, 30, 80, -1, inf, nan]), fl.tensor([0, 0.05, 1, 9, 60, 100, -1, inf, nan]), indexing="ij")
+calls = {name: (x,) for name in "i0 i0e i1 i1e modified_bessel_i0 modified_bessel_i1 erfcx log_ndtr".split()}
+calls |= {f"{kind}modified_bessel_k{n}": (up,) for kind in ("", "scaled_") for n in "01"}
+calls |= {"ndtri": (p,), "zeta": (a, b), "gammainc": (a, b), "gammaincc": (a, b)}
+for dtype, limit in ((fl.float32, 1e-5), (fl.float64, 1e-12)):
+    for name, tensors in calls.items() if dtype is fl.float32 else [("gammainc", (a, b))]:
+        want = getattr(S, name)(*(t.to(dtype) for t in tensors))
+        got = getattr(S, name)(*(t.to("mychip", dtype) for t in tensors))
+        fl.testing.assert_close(got.cpu(), want, rtol=limit, atol=1e-7, equal_nan=True, msg=lambda m, name=name: f"{name}: {m}")
+for n in (1, 3):
+    fl.testing.assert_close(S.polygamma(n, up.to("mychip")[2:-3]).cpu(), S.polygamma(n, up[2:-3]), rtol=1e-5, atol=1e-6)
+assert fl.backends.registered["mychip"].host_calls == 0
+"""
+    done = run(environment, "-c", program)
+    assert done.returncode == 0, done.stderr
