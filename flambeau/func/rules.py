@@ -11,7 +11,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._C import Tensor
-from flambeau.func.batching import at_front
+from flambeau.func.batching import Batched, at_front
 from flambeau.ops import batching
 from flambeau.ops.batching import Held
 from flambeau.ops.record import find as find_record
@@ -73,8 +73,23 @@ def _in_place(
     result = run(
         mode, functional, wrapped, {k: mode.wrap(v.value) if isinstance(v, Held) else v for k, v in kwargs.items()}
     )
+    if mode.owns(result) and _memory(result.value) == _memory(target.value):
+        return _moved(original_args[0], result)
     target.value.copy_(_aligned(at_front(result), target.value.dim()) if mode.owns(result) else result)
     return original_args[0]
+
+
+def _memory(value: Tensor) -> int:
+    while isinstance(value, Batched):
+        value = value.value
+    return value.untyped_storage()._cdata
+
+
+def _moved(batched: Any, window: Any) -> Any:
+    """A batched tensor that an operator such as `unsqueeze_` made another window on its own memory."""
+    batched.value, batched.axis = window.value, window.axis
+    fl.Tensor.data.__set__(batched, window)  # the sizes that it shows
+    return batched
 
 
 def _aligned(value: Tensor, dims: int) -> Tensor:

@@ -245,3 +245,20 @@ def test_batch_norms_lose_their_statistics():
     net = fl.nn.Sequential(fl.nn.Linear(2, 2), fl.nn.BatchNorm1d(2))
     assert replace_all_batch_norm_modules_(net) is net
     assert net[1].running_mean is None and not list(net.buffers())
+
+
+def test_views_in_place_change_the_batched_tensor():
+    x = fl.arange(24.0).view(2, 3, 4)
+
+    def wider(a):
+        b = a.clone()
+        first = b[0]
+        b.unsqueeze_(0)
+        b.mul_(2)
+        return b, first
+
+    wide, first = fl.func.vmap(wider)(x)
+    assert fl.equal(wide, (x * 2).unsqueeze(1)) and fl.equal(first, x[:, 0] * 2)
+    turned = fl.func.vmap(lambda a: a.clone().transpose_(0, 1).add_(1))(x)
+    assert fl.equal(turned, x.transpose(1, 2) + 1)
+    assert fl.func.vmap(fl.func.vmap(lambda a: a.clone().unsqueeze_(0)))(x).shape == (2, 3, 1, 4)
