@@ -35,7 +35,7 @@ def test_results_are_near():
 def test_which_layers_are_taken():
     kinds = [type(m).__name__ for m in quantize_dynamic(model(), {nn.LSTM})]
     assert kinds == ["Linear", "ReLU", "Sequential", "LSTM"] and "Dynamic" in repr(quantize_dynamic(model(), {nn.LSTM}))
-    small = quantize_dynamic(model(), {"2": None}, dtype=fl.float16)
+    small = quantize_dynamic(model(), {"2": fl.ao.quantization.float16_dynamic_qconfig}, dtype=fl.float16)
     assert repr(small[2][0]) == "DynamicQuantizedLinear(in_features=32, out_features=8, dtype=torch.float16)"
     assert isinstance(small[0], nn.Linear)
     with pytest.raises(RuntimeError, match="expected dtype"):
@@ -68,3 +68,10 @@ def test_layers_are_compiled_exported_and_traced():
     assert fl.allclose(fl.compile(small, fullgraph=True)(x), wanted)
     assert fl.allclose(fl.export.export(small, (x,)).module()(x), wanted)
     assert fl.allclose(fl.jit.trace(small, (x,))(x), wanted)
+
+
+def test_layers_without_a_configuration_in_a_dict_stay():
+    model = fl.nn.Sequential(fl.nn.Linear(2, 2), fl.nn.Linear(2, 2))
+    spec = {"0": None, fl.nn.Linear: fl.ao.quantization.default_dynamic_qconfig}
+    small = fl.ao.quantization.quantize_dynamic(model, spec)
+    assert type(small[0]) is fl.nn.Linear and type(small[1]) is not fl.nn.Linear

@@ -206,3 +206,21 @@ def test_quantize_does_it_all():
     x = fl.tensor([[0.5, -1.0], [2.0, 1.0]])
     made = quantization.quantize(model, lambda m, data: m(data), (x,))
     assert (made(x) - model(x)).abs().max() < 0.1
+
+
+def test_hooks_of_the_user_run_behind_observers_and_stay():
+    model = nn.Sequential(quantization.QuantStub(), nn.Linear(2, 2), quantization.DeQuantStub()).eval()
+    model.qconfig = quantization.default_qconfig
+    seen = []
+    hook = lambda module, args, result: seen.append(result)  # noqa: E731
+    model[1].register_forward_hook(hook)
+    prepared = quantization.prepare(model)
+    assert len(prepared[1]._forward_hooks) == 2 and list(prepared[1]._forward_hooks.values())[-1] is hook
+    prepared(fl.randn(3, 2))
+    assert list(quantization.convert(prepared)[1]._forward_hooks.values()) == [hook]
+
+
+def test_synchronised_norms_keep_their_configuration():
+    norm = nn.BatchNorm2d(2)
+    norm.qconfig = quantization.default_qconfig
+    assert nn.SyncBatchNorm.convert_sync_batchnorm(norm).qconfig is quantization.default_qconfig

@@ -79,18 +79,21 @@ def _get_observer_dict(mod: Module, target_dict: dict[str, Any], prefix: str = "
             )
 
 
-def _add_observer(module: Any) -> None:
-    """An observer behind a module that has a configuration; one that is only noted as it comes sees the input instead."""
-    special = mappings.DEFAULT_MODULE_TO_ACT_POST_PROCESS.get(type(module))
+def _add_observer(module: Any, by_qconfig: bool = False) -> None:
+    """An observer behind a module that has a configuration; one that is only noted as it comes sees the input instead.
+
+    Modules whose results always lie on one grid get it, unless their configuration is to say what they get.
+    """
+    special = None if by_qconfig else mappings.DEFAULT_MODULE_TO_ACT_POST_PROCESS.get(type(module))
     observer = module.qconfig.activation() if special is None else special()
     if type(module) in _FUNCTIONAL:
         module.activation_post_process = observer
         return
     module.add_module("activation_post_process", observer)
     if getattr(observer, "is_dynamic", False) and not isinstance(observer, nn.Identity):
-        module.register_forward_pre_hook(_observe_input)
+        module.register_forward_pre_hook(_observe_input, prepend=True)
     else:
-        module.register_forward_hook(_observe)
+        module.register_forward_hook(_observe, prepend=True)
 
 
 def prepare(
@@ -106,7 +109,8 @@ def prepare(
     propagate_qconfig_(model, None, prepare_custom_config_dict)
     leaves = mappings.get_default_qconfig_propagation_list() - {nn.Sequential, DeQuantStub}
     wanted = leaves if allow_list is None else set(allow_list)
-    wanted |= set(observer_non_leaf_module_list or ())
+    named = set(observer_non_leaf_module_list or ())
+    wanted |= named
     if not any(getattr(module, "qconfig", None) for module in model.modules()):
         warnings.warn(
             "[prepare] expected a model whose qconfig is set, got one without: nothing is observed", stacklevel=2
@@ -125,7 +129,7 @@ def prepare(
                     _add_observer(observed)
             elif type(child) in wanted:
                 if config is not None:
-                    _add_observer(child)
+                    _add_observer(child, type(child) in named)
             elif isinstance(child, _FusedModule) and config is not None and allow_list is None:
                 _add_observer(child)
             else:
@@ -288,8 +292,8 @@ def quantize_dynamic(
 ) -> Module:
     """Replace layers by ones with smaller weights that round their inputs as they come.
 
-    `qconfig_spec` names the layers, by class or by full name, perhaps with a configuration each; without it all that can
-    be replaced are.
+    `qconfig_spec` names the layers, by class or by full name, or is a dict with a configuration for each, where None leaves
+    a layer as it is; without it all that can be replaced are.
     """
     recurrent = (nn.Linear, nn.LSTM, nn.GRU, nn.LSTMCell, nn.RNNCell, nn.GRUCell)
     if qconfig_spec is None:
@@ -305,8 +309,8 @@ def quantize_dynamic(
     else:
         if dtype not in _DYNAMIC_BY_DTYPE:
             raise RuntimeError(f"[quantize_dynamic] expected dtype torch.qint8 or torch.float16, got {dtype}")
-        qconfigs = qconfig_spec if isinstance(qconfig_spec, dict) else dict.fromkeys(qconfig_spec)
-        qconfig_spec = {key: config or _DYNAMIC_BY_DTYPE[dtype] for key, config in qconfigs.items()}
+        if not isinstance(qconfig_spec, dict):
+            qconfig_spec = dict.fromkeys(qconfig_spec, _DYNAMIC_BY_DTYPE[dtype])
     mapping = {**mappings.get_default_dynamic_quant_module_mappings(), **(mapping or {})}
     model = model if inplace else copy.deepcopy(model)
     model.eval()
