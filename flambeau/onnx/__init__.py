@@ -36,7 +36,7 @@ producer_version = __version__
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("operators", "ops", "utils"):
+    if name in ("operators", "ops", "utils", "verification"):
         import importlib
 
         return importlib.import_module(f"flambeau.onnx.{name}")

@@ -62,10 +62,16 @@ class LegacyGraph:
 
     def op(self, name: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         domain, _, op_type = name.rpartition("::")
+        if op_type == "Constant" and not inputs:
+            (value,) = attributes.values()
+            return self._builder.constant(value)
         named = {key[:-2] if key[-2:] in ("_i", "_f", "_s", "_t") else key: value for key, value in attributes.items()}
         if domain not in ("", "onnx"):
             self._builder.model.domains.setdefault(domain, 1)
         return self._builder.op(op_type, *inputs, outputs=outputs, domain="" if domain == "onnx" else domain, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._builder, name)
 
 
 def _for_builder(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,9 +89,9 @@ def registered_symbolics() -> dict[str, Callable[..., Any]]:
     symbolics = {}
     for name, function in _SYMBOLICS.items():
         full = resolve(name)
-        symbolics[full] = function
+        translate = symbolics[full] = _for_builder(function)
         symbolics.update(
-            {n.partition("(")[0]: function for n in _C._list_operators() if n.startswith((f"{name}(", f"{name}."))}
+            {n.partition("(")[0]: translate for n in _C._list_operators() if n.startswith((f"{name}(", f"{name}."))}
         )
     return symbolics
 

@@ -243,3 +243,45 @@ def test_mixed_precision_is_casts():
 
     (result,) = fl.onnx.export(Model(), (fl.randn(2, 3),)).model_proto.graph.output
     assert result.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16
+
+
+def test_results_are_compared_one_by_one():
+    from flambeau.onnx.verification import VerificationInfo, verify_onnx_program
+
+    class Two(fl.nn.Module):
+        def forward(self, x):
+            return x.softmax(-1), x.argmax(-1)
+
+    program = fl.onnx.export(Two(), (fl.randn(4, 5),), dynamic_shapes=({0: "batch"},))
+    for found in (verify_onnx_program(program), verify_onnx_program(program, (fl.randn(7, 5),))):
+        assert [info.actual_dtype for info in found] == [fl.float32, fl.int64]
+        assert all(info.max_abs_diff < 1e-6 for info in found)
+    other = VerificationInfo.from_tensors("x", fl.tensor([1.0, float("inf")]), fl.tensor([1.5, float("inf")]))
+    assert other.max_abs_diff == 0.5 and other.asdict()["abs_diff_hist"][0] == [1, 0, 0, 0, 0, 0, 1, 0, 0]
+
+
+def test_a_registered_symbolic_is_in_the_domain_it_names():
+    library = fl.library.Library("onnx_symbolics", "DEF")
+    library.define("scaled(Tensor x, float a) -> Tensor")
+    library.impl("scaled", lambda x, a: x * a, "CompositeExplicitAutograd")
+    library.impl("scaled", lambda x, a: fl.empty_like(x), "Meta")
+
+    class Scaled(fl.nn.Module):
+        def forward(self, x):
+            return fl.ops.onnx_symbolics.scaled(x, 2.0)
+
+    def symbolic(g, x, a):
+        half = g.op("Constant", value_t=fl.tensor(0.5))
+        return g.op("custom.domain::Scaled", g.op("Mul", x, half), alpha_f=a)
+
+    fl.onnx.register_custom_op_symbolic("onnx_symbolics::scaled", symbolic, 17)
+    try:
+        file = io.BytesIO()
+        fl.onnx.export(Scaled(), (fl.ones(2),), file, dynamo=False, custom_opsets={"custom.domain": 2})
+    finally:
+        fl.onnx.unregister_custom_op_symbolic("onnx_symbolics::scaled", 17)
+    model = onnx.load_from_string(file.getvalue())
+    node = model.graph.node[-1]
+    assert (node.domain, node.op_type) == ("custom.domain", "Scaled")
+    assert [(a.name, a.f) for a in node.attribute] == [("alpha", 2.0)]
+    assert {(o.domain, o.version) for o in model.opset_import} >= {("custom.domain", 2)}
