@@ -105,7 +105,10 @@ def programs() -> dict[str, str]:
 def measured(checkout: str, program: str) -> float:
     with tempfile.TemporaryDirectory() as cache:
         environment = dict(os.environ, PYTHONPATH=os.path.abspath(checkout), FLAMBEAU_CACHE_DIR=cache)
-        result = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        # In the checkout's folder: `-c` looks for modules in the current one before anywhere else.
+        result = subprocess.run(
+            [sys.executable, "-c", program], env=environment, cwd=checkout, capture_output=True, text=True
+        )
     if result.returncode:
         raise SystemExit(f"{checkout}: {result.stderr[-2000:]}")
     return float(result.stdout.split()[-1])
