@@ -537,14 +537,18 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
     length = self.shape[dim]
     if not -length <= index < length:
         raise IndexError(
-            f"[select] expected an index in [{-length}, {length - 1}], got {index}: select(): index {index} out of range"
+            f"[select] expected an index in [{-length}, {length - 1}], got {index}: select(): index {index} out of range for tensor of "
+            f"size {list(self.shape)} at dimension {dim}"
         )
-    batches = _ops._sparse_indices(self).dim() - 1 if self.layout in COMPRESSED else 0
-    if batches and batches <= dim < batches + 2:
-        raise RuntimeError(
-            f"[select] expected a dimension of batches or a dense one, got {dim}: selecting sparse dimensions is not supported "
-            "for batched sparse compressed tensors. Select the batches first"
-        )
+    if self.layout in COMPRESSED:
+        batches = _ops._sparse_indices(self).dim() - 1
+        if batches and batches <= dim < batches + 2:
+            raise RuntimeError(
+                f"[select] expected a dimension of batches or a dense one, got {dim}: selecting sparse dimensions is not "
+                "supported for batched sparse compressed tensors. Select the batches first"
+            )
+        if not batches <= dim < batches + 2:
+            return _selected_in_compressed(self, dim, index, batches)
     self = coalesce(to_coo(self))
     indices, values = parts(self)
     split = indices.shape[0]
@@ -557,6 +561,17 @@ def select(self: Tensor, dim: int, index: int) -> Tensor:
         return chosen.sum(0, dtype=chosen.dtype)
     rest = fl.cat([indices[:dim], indices[dim + 1 :]])[:, matching]
     return _ops._sparse_coo(rest, chosen, size, True)
+
+
+def _selected_in_compressed(self: Tensor, dim: int, index: int, batches: int) -> Tensor:
+    """One of the matrices, or one of the elements in a dense dimension, in the layout of the tensor."""
+    starts, indices, values = _ops._sparse_starts(self), _ops._sparse_indices(self), _ops._sparse_values(self)
+    if dim < batches:
+        starts, indices, values = (part.select(dim, index) for part in (starts, indices, values))
+    else:
+        values = values.select(dim - self.dim(), index)
+    size = [*self.shape[:dim], *self.shape[dim + 1 :]]
+    return _ops._sparse_compressed(starts, indices, values, size, self.layout in COLUMNS, self.layout in BLOCKED)
 
 
 @kernel("unbind.int")

@@ -117,7 +117,12 @@ def test_nothing_and_batches():
     batches = fl.eye(4).expand(2, 4, 4).to_sparse_csr()
     with pytest.raises(RuntimeError, match="batched sparse compressed"):
         batches.select(1, 0)
-    fl.testing.assert_close(batches.select(0, 1).to_dense(), fl.eye(4))
+    for layout, block in ((fl.sparse_csr, None), (fl.sparse_bsc, (2, 2))):
+        compressed = fl.eye(4).expand(2, 4, 4).to_sparse(layout=layout, blocksize=block)
+        assert compressed.select(0, 1).layout is layout and compressed[1].to_dense().tolist() == fl.eye(4).tolist()
+    dense = fl.arange(12.0).reshape(2, 3, 2)
+    chosen = dense.to_sparse_csr(dense_dim=1).select(2, -1)
+    assert chosen.layout is fl.sparse_csr and chosen.to_dense().tolist() == dense.select(2, -1).tolist()
 
 
 def test_masked_reductions_of_sparse_tensors():

@@ -278,10 +278,11 @@ def run_share(
             assert process.stdin is not None
             process.stdin.write(json.dumps(work).encode())
             process.stdin.close()
-            begun, since = None, time.monotonic()
+            begun, since, unfinished = None, time.monotonic(), ""
             while True:
                 ended = process.poll() is not None
-                for line in lines.readlines():
+                *whole, unfinished = (unfinished + lines.read()).split("\n")
+                for line in whole:
                     what, place, mode, *result = json.loads(line)
                     begun, since = ((place, mode) if what == "begin" else None), time.monotonic()
                     if what == "done":

@@ -165,4 +165,6 @@ def to_torch(value: Any, library: Any) -> Any:
     value = value.detach().clone().resolve_conj().resolve_neg()
     if dtype is torch.bfloat16:
         return torch.from_numpy(np.array(value.contiguous().view(library.int16).numpy())).view(dtype)
+    if dtype is torch.complex32:  # which NumPy has not
+        value = value.to(library.complex64)
     return torch.from_numpy(np.array(value.numpy())).to(dtype)
