@@ -266,3 +266,16 @@ def test_fills_that_are_not_finite(number):
 def test_what_is_not_finite_becomes_the_same_integers(dtype):
     x = fl.tensor([math.nan, math.inf, -math.inf, 1.5, -1.5] * 5).to(dtype)
     agrees(lambda x: [(x * 1).to(fl.int64), (x * 1).to(fl.int32), (x + 1).to(fl.uint8)], x)
+
+
+def test_windows_at_a_place_in_the_storage_of_an_input():
+    base = fl.arange(20.0)
+    for function in (
+        lambda x: x.as_strided((2, 2), (1, 2), 0) * 2,
+        lambda x: x.as_strided((2, 2), (1, 2)) * 2,
+        lambda x: (x * 1).as_strided((2, 2), (1, 2), 1),
+        lambda x: fl.as_strided(x, (2, 2), (1, 2), storage_offset=3).sum(),
+    ):
+        compiled = fl.compile(function)
+        for part in (base, base[5:], base[3:13]):
+            fl.testing.assert_close(compiled(part), function(part))

@@ -164,6 +164,7 @@ class Recorder(OperatorRecorder):
             raise Unsupported(f"{func} looks at the values of a tensor")
         device = self._placed(func, args, kwargs)
         args = _map(self._without_data, args)
+        self._check_window(func, args, kwargs)
         kwargs = {k: self._device(_map(self._without_data, v)) for k, v in kwargs.items()}
         if not any(isinstance(a, fl.Tensor) for a in _flat((*args, *kwargs.values()))) and "device" in _names(func):
             kwargs["device"] = _META
@@ -176,6 +177,17 @@ class Recorder(OperatorRecorder):
                     self.trace.values.pop(id(result), None)
                 self.trace.value(result)
         return results
+
+    def _check_window(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Where a window begins in memory that was there before is not known: tensors without data begin at zero."""
+        if not func._opname.startswith("as_strided") or "storage_offset" not in _names(func):
+            return
+        at = [a.name for a in func._schema.arguments].index("storage_offset")
+        offset = args[at] if len(args) > at else kwargs.get("storage_offset")
+        trace = self.trace
+        before = {value.storage for value in (*trace.inputs, *(value for value, _ in trace.constants.values()))}
+        if offset is not None and trace.value(args[0]).storage in before:
+            raise Unsupported("a window at a place in the storage of an input")
 
     def decomposed(self, func: Any, args: Any, kwargs: Any, result: Any) -> Any:
         """Results of a definition, with the strides that the operator's own would have, unless it chooses them."""
