@@ -661,6 +661,14 @@ def main() -> None:
     import generate_definitions
 
     functions = [place for r in records for place in (definition_place(r), vjp_parameters(r)[:2]) if place[0]]
+    import gradient_definitions
+
+    names = {r.name for r in records}
+    text, written = gradient_definitions.definitions(
+        [g.record for gs in derivatives.values() for g in gs or [] if g and g.record], names
+    )
+    generate_definitions.add_module(gradient_definitions.MODULE, text)
+    functions += [(gradient_definitions.MODULE, name) for name in written]
     forms = generate_definitions.module_of("flambeau.jit._aten_forms")
     functions += [(forms.name, name) for name in forms.members if name.startswith("aten_")]
     generate_definitions.generate(functions, args.out)

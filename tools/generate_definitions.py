@@ -28,11 +28,11 @@ CODE = {name: code for code, name in enumerate(KINDS)}
 class Module:
     """A module's functions, constants and imported names."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, text: str | None = None) -> None:
         self.name = name
         base = ROOT / name.replace(".", "/")
         self.path = base.with_suffix(".py") if base.with_suffix(".py").exists() else base / "__init__.py"
-        tree = ast.parse(self.path.read_text())
+        tree = ast.parse(self.path.read_text() if text is None else text)
         self.members: dict[str, ast.stmt] = {}
         self.imports: dict[str, str] = {}  # a name, and the path of what it stands for
         for node in ast.walk(tree):
@@ -272,8 +272,15 @@ def module_of(name: str) -> Module:
     return LOADED[name]
 
 
+def add_module(name: str, text: str) -> None:
+    """A module that is generated, and no file."""
+    LOADED[name] = Module(name, text)
+
+
 def has_member(module: str, name: str) -> bool:
     """Whether the package defines it in Python."""
+    if module in LOADED:
+        return name in LOADED[module].members
     base = ROOT / module.replace(".", "/")
     if not module.startswith("flambeau.") or not (base.with_suffix(".py").exists() or (base / "__init__.py").exists()):
         return False

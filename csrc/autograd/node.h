@@ -226,6 +226,9 @@ void use_native_derivatives(bool native);  // false: the records' own instead
 // recorded, the derivative is evaluated op by op instead, through this hook of the binding: (op, operand, g,
 // node) -> gradient.
 extern Tensor (*expression_gradient)(const Operator& op, int operand, const Tensor& g, OperatorNode& node);
+// The same without Python, from the arguments of the gradient's operator. Undefined where it has no
+// definition.
+extern Tensor (*defined_gradient)(const Operator& gradient, Value* args, int n);
 
 struct OperatorNode final : Node {
   const Operator* op = nullptr;

@@ -8,6 +8,7 @@
 namespace fl::autograd {
 
 Tensor (*expression_gradient)(const Operator&, int, const Tensor&, OperatorNode&) = nullptr;
+Tensor (*defined_gradient)(const Operator&, Value*, int) = nullptr;
 
 namespace {
 
@@ -64,6 +65,10 @@ std::vector<Tensor> apply_pointwise(const Derivative& self, OperatorNode& node, 
         args[s] = Value(node.saved_arg(node.arg_begin[from]));
       else
         args[s] = node.args[from];
+    }
+    if (thread_state().grad_mode && defined_gradient) {
+      out[flat] = defined_gradient(*entry.gradient_ops[k], args, g.n_sources);
+      if (out[flat].defined()) continue;
     }
     entry.gradient_ops[k]->call(args, result);
     out[flat] = result[0].take_tensor();

@@ -188,6 +188,17 @@ std::vector<Tensor> apply(const autograd::Derivative& self, OperatorNode& node, 
   return gradients_from(node, evaluate(message(row.vjp_module, ":", row.vjp_function), arguments));
 }
 
+Tensor defined_gradient(const Operator& gradient, Value* args, int n) {
+  const std::string place = message("flambeau.ops.gradient_definitions:", gradient.schema.name);
+  if (find_definition(place) == nullptr) return {};
+  Objects positional;
+  for (int i = 0; i < n; ++i) {
+    positional.push_back(from_value(args[i]));
+    if (positional.back().is(Type::Tensor) && is_complex(positional.back().tensor.dtype())) return {};
+  }
+  return evaluate(place, positional, {}).tensor;
+}
+
 void install_derivatives() {
   for (int i = 0; i < builtin_operator_count; ++i) {
     const BuiltinOperator& row = builtin_operators[i];
@@ -217,6 +228,7 @@ void install() {
     autograd::install_kernels();
     autograd::install_pointwise_derivatives();
     install_derivatives();
+    autograd::defined_gradient = &defined_gradient;
     autograd::install_native_derivatives();
     return true;
   }();

@@ -89,6 +89,11 @@ def test_cpp_functions_options_and_optimizers(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_cpp_derivatives_of_derivatives(tmp_path):
+    done = run(built(HERE / "derivatives.cpp", tmp_path, "-std=c++17"))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def write_digits(folder, prefix, count):
     """Files as MNIST's, of images that are bright above (label 0) or below (1)."""
     labels = fl.randint(0, 2, (count,))

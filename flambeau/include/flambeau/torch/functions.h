@@ -294,6 +294,14 @@ inline Tensor layer_norm(const Tensor& input, IntArrayRef shape, const Tensor& w
   return detail::call("layer_norm", input, shape, weight, bias, eps);
 }
 
+inline Tensor gelu(const Tensor& self, const char* approximate = "none") {
+  detail::Arguments arguments;
+  arguments.add(self).add(approximate, "approximate");
+  detail::Results results;
+  results.run(false, "gelu", arguments);
+  return results.tensor(0);
+}
+
 // Functions of one tensor have one address each, for what takes a function (torch::nn::Functional).
 // clang-format off
 #define FL_UNARY_FUNCTIONS(_) \
@@ -307,7 +315,7 @@ inline Tensor layer_norm(const Tensor& input, IntArrayRef shape, const Tensor& w
   _(avg_pool1d) _(baddbmm) _(batch_norm) _(bernoulli) _(bilinear) _(bincount) _(bmm) _(cdist) _(celu) \
   _(clamp) _(clamp_max) _(clamp_min) _(clone) _(conv1d) _(conv3d) _(conv_transpose2d) _(cosine_similarity) \
   _(cross) _(cumprod) _(cumsum) _(diag) _(diagonal) _(div) _(dot) _(dropout) _(elu) _(embedding) _(eq) \
-  _(flatten) _(floor_divide) _(fmod) _(frobenius_norm) _(gather) _(ge) _(gelu) _(group_norm) _(gt) \
+  _(flatten) _(floor_divide) _(fmod) _(frobenius_norm) _(gather) _(ge) _(group_norm) _(gt) \
   _(hardtanh) _(index_select) _(isclose) _(kron) _(le) _(leaky_relu) _(lerp) _(log_softmax) _(logical_and) \
   _(logical_or) _(logsumexp) _(lt) _(masked_fill) _(masked_select) _(matmul) _(matrix_power) _(maximum) \
   _(median) _(minimum) _(mm) _(mse_loss) _(mul) _(multinomial) _(mv) _(nan_to_num) _(narrow) _(ne) \
@@ -375,13 +383,14 @@ FL_WEIGHTED_LOSSES(FL_LOSS)
 #undef FL_LOSS
 
 namespace linalg {
-#define FL_LINALG(_)                                                                                    \
-  _(det)                                                                                                \
-  _(inv)                                                                                                \
-  _(solve)                                                                                              \
-  _(norm)                                                                                               \
-  _(cholesky) _(eigvalsh) _(svdvals) _(matrix_exp) _(matrix_norm) _(vector_norm) _(pinv) _(matrix_rank) \
-      _(lstsq) _(cross) _(matmul)
+#define FL_LINALG(_)                                                                                 \
+  _(det)                                                                                             \
+  _(inv)                                                                                             \
+  _(solve)                                                                                           \
+  _(norm)                                                                                            \
+  _(cholesky)                                                                                        \
+  _(eigvalsh) _(svdvals) _(matrix_exp) _(matrix_norm) _(vector_norm) _(pinv) _(matrix_rank) _(lstsq) \
+      _(cross) _(matmul)
 #define FL_FUNCTION(name)                                  \
   template <class... A>                                    \
   Tensor name(const Tensor& first, const A&... a) {        \
