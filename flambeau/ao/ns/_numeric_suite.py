@@ -14,6 +14,7 @@ from flambeau import Tensor
 from flambeau.ao.nn.intrinsic import _FusedModule
 from flambeau.ao.nn.quantized import DeQuantize
 from flambeau.ao.quantization.quantization_mappings import get_default_compare_output_module_list
+from flambeau.ao.quantization.stubs import DeQuantStub
 from flambeau.nn.modules.module import Module
 
 __all__ = [
@@ -210,7 +211,8 @@ def prepare_model_outputs(
     float_module: Module, q_module: Module, logger_cls: Any = OutputLogger, allow_list: Any = None
 ) -> None:
     """Puts loggers behind modules of both models."""
-    kinds = set(get_default_compare_output_module_list() if allow_list is None else allow_list)
+    usual = get_default_compare_output_module_list() - {DeQuantStub, DeQuantize}
+    kinds = set(usual if allow_list is None else allow_list)
     for model in (float_module, q_module):
         _log_results(model, logger_cls, kinds)
 
@@ -221,7 +223,7 @@ def get_matching_activations(float_module: Module, q_module: Module) -> dict[str
     results: dict[str, dict[str, Any]] = {}
     for key, stats in get_logger_dict(q_module).items():
         match = next((name for name in (key, key.replace(".stats", ".0.stats")) if name in floats), None)
-        if match is not None and stats.get("tensor_val"):
+        if match is not None and stats.get("tensor_val") and floats[match].get("tensor_val"):
             results[key] = {"float": floats[match]["tensor_val"], "quantized": stats["tensor_val"]}
     return results
 

@@ -97,10 +97,10 @@ class QFunctional(OnGrid):
         return self.activation_post_process(self._quantized(fl.cat([part.dequantize() for part in x], dim), x[0].dtype))
 
     def mul_scalar(self, x: Any, y: float) -> QuantizedTensor:
-        return self.activation_post_process(scalar_multiplied(x, y))
+        return scalar_multiplied(x, y)
 
     def add_scalar(self, x: Any, y: float) -> QuantizedTensor:
-        return self.activation_post_process(scalar_added(x, y))
+        return scalar_added(x, y)
 
 
 def scalar_multiplied(x: Any, y: float) -> QuantizedTensor:
