@@ -40,7 +40,14 @@ def main(arguments: list[str]) -> int:
         print(f"flambeau plan: {path} has no function {function or 'make'!r}", file=sys.stderr)
         return 2
     with flambeau.device("meta"):
-        model, inputs = factory()
+        answer = factory()
+    if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], flambeau.nn.Module):
+        print(
+            f"flambeau plan: expected (model, inputs) from {function or 'make'}(), got {type(answer).__name__}",
+            file=sys.stderr,
+        )
+        return 2
+    model, inputs = answer
     layers = profile(model, tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,))
     cluster = Cluster(
         options.gpus // per_host, per_host, options.memory * 1e9, options.tflops * 1e12, options.inside * 1e9, options.between * 1e9

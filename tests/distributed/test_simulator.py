@@ -98,3 +98,6 @@ def test_the_command_prints_a_table(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "8 blocks, 0.54 GB of parameters, 2 hosts of 8 GPUs" in printed and "DDP" in printed
     assert command.main([f"{program}:other", "--gpus", "8"]) == 2
+    program.write_text("from flambeau import nn\n\ndef make():\n    return nn.Linear(4, 4)\n")
+    assert command.main([str(program), "--gpus", "8"]) == 2
+    assert "expected (model, inputs) from make(), got Linear" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from typing import Any
 
 import flambeau
 from flambeau.autograd.grad_mode import _unsafe_preserve_version_counter
+from flambeau.compiler import disable
 from flambeau.distributed import _collectives as collectives
 from flambeau.distributed._types import ReduceOp
 from flambeau.distributed.device_mesh import DeviceMesh
@@ -212,6 +213,7 @@ class ParameterGroup:
         custom = (self.comm_hook, self.all_reduce_hook, self.all_gather, self.reduce_scatter)
         return self.reduces and self.sums_replicas and not any(custom) and not self.is_whole
 
+    @disable
     def unshard(self, cast: bool = True) -> None:
         """Gathers the parameters, in the dtype of computation or, without `cast`, in their own."""
         if not cast:
@@ -222,6 +224,7 @@ class ParameterGroup:
         self.start_gathering(cast)
         self.finish_gathering()
 
+    @disable
     def start_gathering(self, cast: bool = True) -> None:
         """Begins to gather in the background; `finish_gathering` makes the wholes."""
         if self.is_whole or self._gathering or not self.parameters:
@@ -259,6 +262,7 @@ class ParameterGroup:
     def _version(self) -> int:
         return sum(parameter.padded._version for parameter in self.parameters)
 
+    @disable
     def finish_gathering(self) -> None:
         gathering, self._gathering = self._gathering, []
         if not gathering:
@@ -279,6 +283,7 @@ class ParameterGroup:
             parameter.show(True)
         self.is_whole = True
 
+    @disable
     def reshard(self) -> None:
         self.finish_gathering()
         if not self.is_whole:

@@ -3,12 +3,13 @@
 
 import copy
 import logging
+import warnings
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -125,6 +126,25 @@ def test_sharded_step():
     train(sharded, lambda p: torch.optim.AdamW(p, lr=0.01))
     half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     train(lambda m: sharded(m, mp_policy=half), tolerance=2e-2)
+
+
+def test_compiled_full_sharding_tells_nothing():
+    """Library code between the graphs is not compiled: no warnings of its own functions that change too often."""
+    whole, own = data()
+    plain, sharded = model(), FullyShardedDataParallel(model(), use_orig_params=True)
+    run = torch.compile(sharded)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for module, batch in ((plain, whole), (run, own)):
+            optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+            for _ in range(4):
+                loss = module(batch).square().mean()
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    with torch.no_grad(), FullyShardedDataParallel.summon_full_params(sharded):
+        for a, b in zip(plain.parameters(), sharded.parameters()):
+            assert torch.allclose(a, b, atol=1e-5)
 
 
 def test_sharded_forward():
