@@ -152,6 +152,14 @@ PyObject* saved_released(PyObject* self, void*) {
   return PyBool_FromLong(reinterpret_cast<SavedObject*>(self)->saved->released());
 }
 
+const char* const saved_doc =
+    "A tensor that a node saves for backward.\n\n"
+    ">>> y = flambeau.ones(1, requires_grad=True).exp()\n"
+    ">>> saved = y.grad_fn._raw_saved_result\n"
+    ">>> saved.register_hooks(lambda t: t.tolist(), flambeau.tensor)\n"
+    ">>> y.grad_fn._saved_result\n"
+    "tensor([2.7183], grad_fn=<ExpBackward0>)\n";
+
 PyGetSetDef saved_getset[] = {{"released", saved_released, nullptr, nullptr, nullptr}, {}};
 PyMethodDef saved_methods[] = {{"unpack", saved_unpack, METH_VARARGS, nullptr},
                                {"release", saved_release, METH_NOARGS, nullptr},
@@ -220,7 +228,8 @@ PyObject* saved_of_node(autograd::OperatorNode& node, const char* name, bool raw
 }
 
 void add_saved_tensors(PyObject* module) {
-  PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(saved_dealloc)},
+  PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>(saved_doc)},
+                         {Py_tp_dealloc, reinterpret_cast<void*>(saved_dealloc)},
                          {Py_tp_new, reinterpret_cast<void*>(saved_new)},
                          {Py_tp_methods, saved_methods},
                          {Py_tp_getset, saved_getset},
