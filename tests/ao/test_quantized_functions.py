@@ -203,5 +203,7 @@ def test_values_under_a_mask_are_filled():
 def test_grids_are_chosen_for_a_range():
     scale, zero_point = fl._choose_qparams_per_tensor(fl.tensor([-1.0, 1.55]))
     assert abs(scale - 0.01) < 1e-6 and zero_point == 100
-    high, low = fl.choose_qparams_optimized(fl.linspace(-1, 1, 64), 64, 200, 0.16, 4)
-    assert -1 <= low.item() < high.item() <= 1
+    x = fl.cat([fl.linspace(-1, 1, 63), fl.tensor([1.2])])
+    for bits in (2, 4):  # no more than a share of the range is given up
+        high, low = fl.choose_qparams_optimized(x, 64, 200, 0.16, bits)
+        assert -1 <= low.item() < high.item() <= 1.21 and high.item() - low.item() > 0.83 * 2.2

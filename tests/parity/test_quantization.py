@@ -186,3 +186,13 @@ def test_functions_of_quantized_tensors(position, dtype):
         made = QUANTIZED_CALLS[position](lib, x)
         found.append((made.int_repr().tolist(), made.q_scale(), made.q_zero_point(), repr(made)))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_chosen_ranges_agree(bits):
+    for seed in range(8):
+        torch.manual_seed(seed)
+        x = torch.randn(64)
+        theirs = torch.choose_qparams_optimized(x, 64, 200, 0.16, bits)
+        ours = fl.choose_qparams_optimized(fl.from_numpy(x.numpy()), 64, 200, 0.16, bits)
+        assert all(abs(a.item() - b.item()) < 1e-5 for a, b in zip(theirs, ours, strict=True))

@@ -9,9 +9,10 @@ __all__ = ["choose_qparams_optimized"]
 
 
 def _error(x: Tensor, low: float, high: float, bits: int) -> float:
-    """The norm of what rounding to a grid between two values loses."""
+    """The norm of what rounding to a grid between two values loses; scale and lowest value are stored in half precision."""
     top = 2**bits - 1
-    scale = (high - low) / top
+    low = float(fl.tensor(low).half())
+    scale = float(fl.tensor((high - low) / top).half())
     inverse = 1.0 / scale if scale else 0.0
     places = ((x - low) * inverse).round().clamp(0, top)
     return float((x - (places * scale + low)).norm())
@@ -29,16 +30,15 @@ def choose_qparams_optimized(
         )
     low, high = float(x.min()), float(x.max())
     step, best = (high - low) / n_bins, _error(x, low, high, bit_width)
-    at_low, at_high = low, high
-    fewest = int(n_bins * (1 - ratio))
-    for _ in range(n_bins):
-        if (at_high - at_low) / step <= n_bins - fewest if step else True:
-            break
-        losses = _error(x, at_low + step, at_high, bit_width), _error(x, at_low, at_high - step, bit_width)
-        if losses[0] < losses[1]:
-            at_low += step
+    at_low, at_high, here = low, high, best
+    narrowest = int(n_bins * (1 - ratio)) * step
+    while at_low + narrowest < at_high:
+        without_low = _error(x, at_low + step, at_high, bit_width)
+        without_high = _error(x, at_low, at_high - step, bit_width)
+        if here < min(without_low, without_high, best):  # either step would make it worse
+            best, low, high = here, at_low, at_high
+        if without_low < without_high:
+            at_low, here = at_low + step, without_low
         else:
-            at_high -= step
-        if min(losses) < best:
-            best, low, high = min(losses), at_low, at_high
+            at_high, here = at_high - step, without_high
     return fl.tensor([high]), fl.tensor([low])
