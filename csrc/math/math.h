@@ -68,7 +68,7 @@ FL_MATH_BINARY(floor_divide)  // scalar; consistent with remainder
 
 // Beyond this magnitude the reduction of sin, cos and tan is no longer accurate. A caller that
 // must accept such arguments uses sin_any, cos_any and tan_any, which branch to the library.
-constexpr double trig_limit = 0x1p50;
+constexpr double trig_limit = 0x1p46;
 
 // Templates from here on: T is float or double.
 #define FL_MATH_T    \

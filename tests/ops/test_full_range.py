@@ -8,7 +8,7 @@ import pytest
 
 import flambeau as fl
 
-LARGE = [1e18, 3e18, -1e19, 1e22, 1e30, 3.3e38, -1e25, 2.0**60, 1e5, 0.5]
+LARGE = [1e18, 3e18, -1e19, 1e22, 1e30, 3.3e38, -1e25, 2.0**60, 1e5, 0.5, 1087888036986880.0, 2.0**50 - 3]
 PLACES = {"contiguous": lambda x: x, "strided": lambda x: x.repeat_interleave(3)[::3], "many": lambda x: x.repeat(500)}
 
 

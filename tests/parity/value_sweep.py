@@ -46,6 +46,7 @@ EXCEPTIONS: dict[tuple[str, str], tuple[float, str]] = {
         "x/2 (1 + erf) loses the tail below -2, as in PyTorch: the absolute error is below 1e-7 |x|",
     ),
     ("sigmoid", "float32"): (2.5, "a sum, a quotient and an exponential are rounded"),
+    ("atanh", "float32"): (2.5, "a quotient is rounded, and a logarithm of it"),
     ("sinh", "float32"): (2.5, "an exponential, its inverse and a difference are rounded"),
     ("sinc", "float32"): (2.5, "an angle, a sine and a quotient are rounded"),
     ("sinc", "float64"): (2.5, "an angle, a sine and a quotient are rounded"),
