@@ -187,7 +187,7 @@ def _load_from_subclass(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
     raw = overriding.lookup_member(tensor.cls, name)
     tracer.outside.guard_type_attribute(tensor.cls, name)
     if isinstance(raw, property) and raw.fget is not None:
-        return tracer.call(raw.fget, (tensor,), {})
+        return tracer.call(_accessor(tracer, raw, "fget"), (tensor,), {})
     if isinstance(raw, types.FunctionType):
         tracer.outside.register(raw, tracer.outside.sources.constant(raw))
         return types.MethodType(raw, tensor)
@@ -227,6 +227,12 @@ def _load_from_python_module(tracer: Tracer, module: Any, name: str) -> Any:
 
 
 _CACHED = type(functools.lru_cache(None)(lambda: None))
+
+
+def _accessor(tracer: Tracer, member: property, which: str) -> Any:
+    """The getter, setter or deleter of a property; what it refers to is known by where it comes from."""
+    place = tracer.outside.sources.constant(member).attribute(which)
+    return tracer.outside.wrap(getattr(member, which), place)
 
 
 def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source) -> Any:
@@ -279,7 +285,9 @@ def _bind(tracer: Tracer, raw: Any, owner: Any, cls: type, source: Source) -> An
         return tracer.call(types.MethodType(get, raw), (owner, cls), {})
     if kind is property:
         source.check("id", raw)
-        return raw if owner is None else tracer.call(raw.fget, (owner,), {})
+        if owner is None:
+            return raw
+        return tracer.call(_accessor(tracer, raw, "fget"), (owner,), {})
     if owner is None and kind in (types.GetSetDescriptorType, types.MemberDescriptorType):
         source.check("id", raw)
         if kind is types.GetSetDescriptorType and raw.__name__ in ("__dict__",):
@@ -394,7 +402,7 @@ def _load_from_super(tracer: Tracer, value: Any, name: str) -> Any:
                 return types.MethodType(fl_module()._call_impl, owner)
             if isinstance(raw, property):
                 source.check("id", raw)
-                return tracer.call(raw.fget, (owner,), {})
+                return tracer.call(_accessor(tracer, raw, "fget"), (owner,), {})
             if bound_to_class and isinstance(raw, types.FunctionType):
                 return _bind(tracer, raw, None, start, source)
             return _bind(tracer, raw, owner, start, source)
@@ -468,7 +476,7 @@ def load_generic(tracer: Tracer, value: Any, name: str) -> Any:
             type_source.check("id", raw)
             if raw.fget is None:
                 raise UserError(AttributeError(f"property '{name}' of '{cls.__name__}' object has no getter"))
-            return tracer.call(raw.fget, (value,), {})
+            return tracer.call(_accessor(tracer, raw, "fget"), (value,), {})
         if kind.__name__ == "_tuplegetter":
             return _native_attribute(tracer, value, name)
         if kind is types.MemberDescriptorType:
@@ -709,7 +717,7 @@ def store_generic(tracer: Tracer, value: Any, name: str, new: Any) -> None:
         kind = type(raw)
         if kind is property:
             tracer.outside.guard_type_attribute(cls, name)
-            function = raw.fdel if new is NULL else raw.fset
+            function = _accessor(tracer, raw, "fdel" if new is NULL else "fset")
             if function is None:
                 raise Unsupported(breaks.EXCEPTION, f"property {name} cannot be set")
             tracer.call(function, (value,) if new is NULL else (value, new), {})
