@@ -26,7 +26,10 @@ SMALLEST_STEP = float(fl.tensor(6.1e-5))  # of grids that are chosen from a rang
 class _FakeQuantize(Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, scale: Any, zero_point: Any, low: int, high: int) -> Tensor:
-        places = (input * (1.0 / scale)).round() + zero_point
+        if isinstance(zero_point, Tensor) and zero_point.is_floating_point():  # it need not be on the grid
+            places = (input * (1.0 / scale) + zero_point).round()
+        else:
+            places = (input * (1.0 / scale)).round() + zero_point
         ctx.save_for_backward((places >= low) & (places <= high))
         result = (places.clamp(low, high) - zero_point) * scale
         is_one_grid = not isinstance(scale, Tensor) or scale.numel() == 1

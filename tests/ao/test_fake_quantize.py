@@ -71,3 +71,9 @@ def test_empty_batches_change_no_range():
     on, scale, zero_point = fl.tensor(1), fl.tensor([1.0]), fl.tensor([0], dtype=fl.int32)
     result = fl.fused_moving_avg_obs_fake_quant(fl.empty(0, 5), on, on, low, high, scale, zero_point, 0.01, 0, 255, 0)
     assert result.shape == (0, 5) and low.isinf()
+
+
+def test_zero_points_between_places_are_added_before_rounding():
+    x, scale, zero_point = fl.tensor([[0.2], [0.7]]), fl.tensor([1.0, 1.0]), fl.tensor([0.4, 0.4])
+    got = fl.fake_quantize_per_channel_affine(x, scale, zero_point, 0, 0, 255)
+    fl.testing.assert_close(got, fl.tensor([[0.6], [0.6]]))
