@@ -10,11 +10,9 @@ from flambeau.ops.linalg import eliminations
 from flambeau.ops.rules import definition
 
 definition.without(
-    "a decomposition into eigenvectors or with pivots of two columns, for which devices have a library",
+    "eigenvectors of general matrices, or pivots of two columns, for which devices have a library",
     "_linalg_ldl_factor_ex",
     "linalg_ldl_solve",
-    "_linalg_svd",
-    "_linalg_eigh",
     "_linalg_eig",
     "_linalg_lstsq",
     "_linalg_pinv",
@@ -137,6 +135,22 @@ def ormqr(self: Any, input2: Any, input3: Any, left: bool = True, transpose: boo
 @_stepwise("linalg_qr")
 def qr(A: Any, mode: str = "reduced") -> Any:
     return eliminations.qr(A, mode)
+
+
+@_stepwise("_linalg_eigh")
+def eigh(A: Any, UPLO: str, compute_v: bool) -> Any:
+    values, vectors = eliminations.eigh(A if UPLO.upper() == "L" else A.mH)
+    info = fl.zeros(A.shape[:-2], dtype=fl.int32, device=A.device)
+    return values, vectors if compute_v else fl.empty(0, dtype=A.dtype, device=A.device), info
+
+
+@_stepwise("_linalg_svd")
+def svd(A: Any, full_matrices: bool, compute_uv: bool) -> Any:
+    u, values, vh = eliminations.svd(A, full_matrices)
+    info = fl.zeros(A.shape[:-2], dtype=fl.int32, device=A.device)
+    if not compute_uv:
+        u, vh = (fl.empty(0, dtype=A.dtype, device=A.device) for _ in range(2))
+    return u, values, vh, info
 
 
 def _coefficients(degree: int) -> list[float]:

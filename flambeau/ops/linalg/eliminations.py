@@ -209,3 +209,82 @@ def qr(a: Any, mode: str) -> tuple[Any, Any]:
     if mode == "r":
         return fl.empty(0, dtype=a.dtype, device=a.device), r
     return householder_product(vectors, tau, size), r
+
+
+# ---------------------------------------------------------------- singular values
+
+
+def _rounds(n: int) -> list[tuple[list[int], list[int]]]:
+    """Each pair of columns once, in rounds of pairs that have none in common."""
+    players = list(range(n + n % 2))
+    rounds = []
+    for _ in range(len(players) - 1):
+        half = len(players) // 2
+        pairs = [(a, b) for a, b in zip(players[:half], reversed(players[half:])) if max(a, b) < n]
+        rounds.append(([a for a, _ in pairs], [b for _, b in pairs]))
+        players = [players[0], players[-1], *players[1:-1]]
+    return rounds
+
+
+def _rotation(first: Any, second: Any) -> tuple[Any, Any, Any, Any]:
+    """Cosine, sine and phase that make columns orthogonal, and how far from it they are."""
+    product = ((first.conj_physical() if first.is_complex() else first) * second).sum(-2, keepdim=True)
+    a, b = _squared(first).sum(-2, keepdim=True), _squared(second).sum(-2, keepdim=True)
+    size = product.abs()
+    far = size > a.sqrt() * b.sqrt() * fl.finfo(a.dtype).eps
+    some = fl.where(far, size, fl.ones_like(size))
+    zeta = (b - a) / (2 * some)
+    tangent = fl.where(zeta < 0, -fl.ones_like(zeta), fl.ones_like(zeta)) / (zeta.abs() + (1 + zeta * zeta).sqrt())
+    tangent = fl.where(far, tangent, fl.zeros_like(tangent))
+    cosine = (1 + tangent * tangent).rsqrt()
+    phase = fl.where(far, product / some, fl.ones_like(product))
+    return cosine, cosine * tangent, (phase.conj_physical() if phase.is_complex() else phase), far.any()
+
+
+def _orthogonal_columns(a: Any) -> tuple[Any, Any]:
+    """Jacobi's rotations until columns are orthogonal: a @ v, and v."""
+    n = a.shape[-1]
+    v = identity(n, a).clone()
+    rounds = [tuple(fl.tensor(at, device=a.device) for at in pair) for pair in _rounds(n) if pair[0]]
+    for _ in range(30):
+        turned = []
+        for p, q in rounds:
+            first, second = a.index_select(-1, p), a.index_select(-1, q)
+            cosine, sine, phase, far = _rotation(first, second)
+            turned.append(far)
+            second = second * phase
+            a = a.index_copy(-1, p, cosine * first - sine * second).index_copy(-1, q, sine * first + cosine * second)
+            first, second = v.index_select(-1, p), v.index_select(-1, q) * phase
+            v = v.index_copy(-1, p, cosine * first - sine * second).index_copy(-1, q, sine * first + cosine * second)
+        if not turned or not bool(fl.stack(turned).any()):
+            break
+    return a, v
+
+
+def svd(a: Any, full: bool) -> tuple[Any, Any, Any]:
+    """Left vectors, values from the largest on, and right vectors, adjoint."""
+    m, n = a.shape[-2:]
+    if m < n:
+        left, values, right = svd(a.mH, full)
+        return right.mH, values, left.mH
+    scaled, v = _orthogonal_columns(a)
+    values, order = _squared(scaled).sum(-2).sqrt().sort(-1, descending=True)
+    scaled, v = (t.gather(-1, order.unsqueeze(-2).expand(t.shape)) for t in (scaled, v))
+    # Q has the columns but for a factor of size 1, and others where values are zero.
+    q, r = qr(scaled, "complete" if full else "reduced")
+    factors = diagonal(r).sgn()
+    factors = fl.where(factors == 0, fl.ones_like(factors), factors).unsqueeze(-2)
+    q = fl.cat([q[..., :n] * factors, q[..., n:]], -1)
+    return q, values, v.mH
+
+
+def eigh(a: Any) -> tuple[Any, Any]:
+    """Values from the least on, and vectors, of Hermitian matrices whose lower triangles are read. Moved by their size they have
+    no negative values, so that those are singular values."""
+    low = fl.tril(a, -1)
+    middle = fl.real(diagonal(a)).to(a.dtype) if a.is_complex() else diagonal(a)
+    whole = low + low.mH + fl.diag_embed(middle)
+    size = _squared(whole).sum((-2, -1)).sqrt()
+    shift = size[..., None, None].to(a.dtype) * identity(a.shape[-1], a)
+    _, values, right = svd(whole + shift, False)
+    return fl.flip(values - size.unsqueeze(-1), [-1]), fl.flip(right.mH, [-1])

@@ -230,10 +230,8 @@ def svdvals(make: Make) -> Iterator[Call]:
 def _distinct(make: Make, m: Any, n: Any) -> Any:
     import flambeau as fl
 
-    k = min(m, n)
-    return make.real(m, n).to(make.dtype) * 0.2 + fl.diag(fl.arange(1, k + 1)).to(make.dtype).new_zeros(m, n).copy_(
-        fl.eye(m, n) * fl.arange(1, n + 1)
-    )
+    dtype = fl.int64 if make.dtype is fl.bool else make.dtype  # booleans would be equal
+    return make.real(m, n).to(make.dtype) * 0.2 + fl.zeros(m, n, dtype=dtype).copy_(fl.eye(m, n) * fl.arange(1, n + 1))
 
 
 @samples("_linalg_svd")
