@@ -654,19 +654,15 @@ def _build_special() -> dict[int, Callable[..., Any]]:
 
     table: dict[Any, Callable[..., Any]] = {}
 
-    def put(function: Any, handler: Callable[..., Any]) -> None:
-        table[function] = handler
-
     module = fl_module()
     if module != ():
-        for function, handler in new_modules.handlers():
-            put(function, handler)
-        put(module._call_impl, lambda tracer, owner, *args, **kwargs: call_with_hooks(tracer, owner, args, kwargs))
-    put(autograd.Function.apply.__func__, opaque.apply_function)
+        table.update(new_modules.handlers())
+        table[module._call_impl] = lambda tracer, owner, *args, **kwargs: call_with_hooks(tracer, owner, args, kwargs)
+    table[autograd.Function.apply.__func__] = opaque.apply_function
     if "inspect" in sys.modules:
-        put(sys.modules["inspect"].signature, _signature)
+        table[sys.modules["inspect"].signature] = _signature
         for name in ("currentframe", "stack", "trace"):
-            put(getattr(sys.modules["inspect"], name), _look_at_frame(name))
+            table[getattr(sys.modules["inspect"], name)] = _look_at_frame(name)
     pairs: list[tuple[Any, Callable[..., Any]]] = [
         (isinstance, _isinstance), (type, _type), (len, _len), (getattr, _getattr), (hasattr, _hasattr), (setattr, _setattr),
         (delattr, _delattr), (iter, _iter), (next, _next), (super, _super), (print, _print), (sum, _float_sum),
@@ -717,13 +713,10 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (collections.namedtuple, classes.make_namedtuple), (_C.Tensor.__deepcopy__, _deepcopy),
         (fl.is_tensor, lambda tracer, value: type(value) is TracedTensor), (checks._check_with, _check_with),
     ]  # fmt: skip
-    for function, handler in pairs:
-        put(function, handler)
+    table.update(pairs)
     for symbol, (_, function) in _OPERATORS.items():
-        put(function, _operator(symbol))
-        put(_INPLACE[symbol], _operator(symbol + "="))
-    for symbol, function in _COMPARISONS.items():
-        put(function, _comparison(symbol))
+        table[function], table[_INPLACE[symbol]] = _operator(symbol), _operator(symbol + "=")
+    table.update({function: _comparison(symbol) for symbol, function in _COMPARISONS.items()})
     _KEEP.extend(table)
     return {id(function): handler for function, handler in table.items()}
 

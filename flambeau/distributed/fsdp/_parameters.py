@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau
+from flambeau._dynamo import disable
 from flambeau.autograd.grad_mode import _unsafe_preserve_version_counter
-from flambeau.compiler import disable
 from flambeau.distributed import _collectives as collectives
 from flambeau.distributed._types import ReduceOp
 from flambeau.distributed.device_mesh import DeviceMesh
