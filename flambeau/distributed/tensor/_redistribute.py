@@ -99,9 +99,9 @@ def _all_reduce(tensor: Any, op: str, group: Any) -> Any:
 
 
 def _replicate_to_partial(tensor: Any, op: str, group: Any) -> Any:
-    if op == "sum" and group.rank() != 0:
-        return flambeau.zeros_like(tensor)
-    return tensor
+    if group.rank() == 0 or op in ("avg", "max", "min"):
+        return tensor
+    return flambeau.ones_like(tensor) if op == "product" else flambeau.zeros_like(tensor)
 
 
 def _must_open(source: Sequence[Placement], target: Sequence[Placement]) -> list[int]:

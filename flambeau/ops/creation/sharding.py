@@ -6,8 +6,7 @@ import flambeau as fl
 from flambeau.ops.rules import sharding
 from flambeau.ops.sharding import Call, Decision, Partial, fresh, like_shape, linear, pointwise, unchanged
 
-sharding("contiguous", "zero_", "empty_like")(unchanged)
-sharding("clone")(pointwise)
+sharding("clone", "contiguous", "zero_", "empty_like")(unchanged)
 sharding("zeros_like", "ones_like", "full_like", "fill_")(fresh)
 sharding("new_zeros", "new_ones", "new_full")(like_shape)
 

@@ -122,4 +122,16 @@ for kind in ("sum", "max", "min", "product"):
     factor = torch.cos(torch.arange(12.0)).view(3, 4)
     product = parts @ distribute_tensor(factor, mesh, [Replicate()])
     assert torch.allclose(product.full_tensor(), parts.full_tensor() @ factor, atol=1e-5), kind
+    beside = torch.stack([parts, distribute_tensor(factor[:2, :3], mesh, [Replicate()])])
+    want = torch.stack([parts.full_tensor(), factor[:2, :3]])
+    assert torch.allclose(beside.full_tensor(), want, atol=1e-5), kind
+# Norms of parts beside a whole number, as gradients of different placements are clipped.
+x = torch.sin(torch.arange(8.0)).view(4, 2)
+for power in (1, 2, float("inf")):
+    norms = [
+        torch.linalg.vector_norm(distribute_tensor(x, mesh, [p]) * (i + 1), power)
+        for i, p in enumerate((Shard(0), Replicate()))
+    ]
+    want = torch.stack([torch.linalg.vector_norm(x * (i + 1), power) for i in range(2)])
+    assert torch.allclose(torch.stack(norms).full_tensor(), want, atol=1e-5), power
 dist.destroy_process_group()

@@ -472,7 +472,7 @@ def placements_of_parts():
     """Where results lie when inputs are parts to be reduced."""
     x, y = values(8, 4), values(8, 4).cos()
     one = {
-        "clone": lambda t: t.clone(), "double": lambda t: t.double(), "bool": lambda t: t.bool(), "sum": lambda t: t.sum(0),
+        "double": lambda t: t.double(), "bool": lambda t: t.bool(), "sum": lambda t: t.sum(0),
         "mean": lambda t: t.mean(0), "amax": lambda t: t.amax(0), "amin": lambda t: t.amin(1), "prod": lambda t: t.prod(0), "neg": lambda t: -t,
         "exp": lambda t: t.exp(), "relu": lambda t: t.relu(), "erfc": lambda t: t.erfc(), "plus": lambda t: t + 1,
         "times": lambda t: t * 2, "over": lambda t: t / 2, "new_zeros": lambda t: t.new_zeros(8, 4), "new_full": lambda t: t.new_full((8, 4), 2.0),
