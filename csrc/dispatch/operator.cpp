@@ -190,6 +190,7 @@ void check_storage(const Operator& op, const TensorImpl* t, bool written) {
 bool has_complex_half(const Operator& op, const Value* args) {
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
     if (args[i].is_tensor() && args[i].tensor_impl()->dtype == DType::ComplexHalf) return true;
+    if (args[i].tag() == Value::Tag::DType && args[i].to_dtype() == DType::ComplexHalf) return true;
     if (args[i].is_tensor_list())
       for (size_t j = 0; j < args[i].length(); ++j)
         if (args[i].tensors()[j].defined() && args[i].tensors()[j].dtype() == DType::ComplexHalf) return true;

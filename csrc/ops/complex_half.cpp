@@ -30,11 +30,18 @@ Value rounded(const Value& result) {
 
 void call_wide(const Operator& op, KeySet keys, Value* args, Value* results) {
   SubstitutedCall call(op, args, kWide);
+  bool as_asked = false;  // results that are written to, or of a dtype that the caller chose
+  for (size_t i = 0; i < op.schema.args.size(); ++i) {
+    as_asked |= op.schema.args[i].mutated;
+    if (call.args()[i].tag() != Value::Tag::DType) continue;
+    if (call.args()[i].to_dtype() == DType::ComplexHalf)
+      call.args()[i] = Value(DType::ComplexFloat);
+    else
+      as_asked = true;
+  }
   op.call_with(keys, call.args(), results);
-  bool writes = false;
-  for (const Argument& arg : op.schema.args) writes |= arg.mutated;
   call.finish(results, op.n_results());
-  for (int i = 0; i < op.n_results() && !writes; ++i) results[i] = rounded(results[i]);
+  for (int i = 0; i < op.n_results() && !as_asked; ++i) results[i] = rounded(results[i]);
 }
 
 struct Install {

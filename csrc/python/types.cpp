@@ -250,7 +250,9 @@ bool is_dtype(PyObject* o) {
   return Py_TYPE(o) == dtype_type;
 }
 DType dtype_value(PyObject* o) {
-  return self_dtype(o);
+  const DType dtype = self_dtype(o);
+  if (__builtin_expect(dtype == DType::ComplexHalf, 0)) note_complex_half();
+  return dtype;
 }
 PyObject* layout_object(Layout l) {
   return layouts[static_cast<int>(l)];

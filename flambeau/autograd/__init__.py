@@ -310,6 +310,10 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 from flambeau.autograd import _methods  # noqa: E402,F401
 
 # Imported at once: the first import of a module sets its name here, which must stay the function.

@@ -33,7 +33,14 @@ def _report(name_and_trace: tuple[str, str]) -> None:
 
 
 class set_detect_anomaly:
-    """Turns anomaly detection on or off: at once as a function, and until the end of the block as a context manager."""
+    """Turns anomaly detection on or off: at once as a function, and until the end of the block as a context manager.
+
+    Where a derivative has NaN, the error names the operator; `check_nan=False` leaves that out and keeps the
+    traceback of the forward call.
+
+    >>> with flambeau.autograd.set_detect_anomaly(True):
+    ...     (flambeau.ones(2, requires_grad=True) * 3).sum().backward()
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         if not isinstance(mode, bool):
@@ -48,7 +55,11 @@ class set_detect_anomaly:
 
 
 class detect_anomaly(set_detect_anomaly):
-    """Anomaly detection for a block of code, forward and backward. Slow: for debugging only."""
+    """Anomaly detection for a block of code, forward and backward. Slow: for debugging only.
+
+    >>> with flambeau.autograd.detect_anomaly():
+    ...     (flambeau.ones(2, requires_grad=True) * 3).sum().backward()
+    """
 
     def __init__(self, check_nan: bool = True) -> None:
         warnings.warn(

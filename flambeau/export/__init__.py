@@ -58,3 +58,7 @@ def __getattr__(name: str) -> Any:
         value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
         return value
     return _absent(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -41,3 +41,7 @@ def __getattr__(name: str) -> Any:
     if name in ("debug_unwrap", "replace_all_batch_norm_modules_"):
         return getattr(import_module("flambeau.func.modules"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -148,7 +148,12 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[s
 
 
 def replace_all_batch_norm_modules_(root: Any) -> Any:
-    """Batch normalisations without running statistics, which functions of a batch cannot write; the module is changed."""
+    """Batch normalisations without running statistics, which functions of a batch cannot write; the module is changed.
+
+    >>> model = flambeau.nn.Sequential(flambeau.nn.Linear(2, 3), flambeau.nn.BatchNorm1d(3))
+    >>> flambeau.func.replace_all_batch_norm_modules_(model)[1].running_mean is None
+    True
+    """
     for module in root.modules():
         if isinstance(module, fl.nn.modules.batchnorm._BatchNorm):
             module.running_mean = module.running_var = module.num_batches_tracked = None
@@ -157,6 +162,12 @@ def replace_all_batch_norm_modules_(root: Any) -> Any:
 
 
 def debug_unwrap(tensor: Any, *, recurse: bool = True) -> Any:
-    """What a tensor inside of transformations holds, for printing."""
+    """What a tensor inside of transformations holds, for printing.
+
+    >>> seen = []
+    >>> _ = flambeau.vmap(lambda row: seen.append(flambeau.func.debug_unwrap(row)) or row)(flambeau.ones(2, 3))
+    >>> seen[0].shape
+    torch.Size([2, 3])
+    """
     value = getattr(tensor, "_all_values", tensor)
     return debug_unwrap(value) if recurse and value is not tensor else value

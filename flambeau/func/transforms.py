@@ -473,6 +473,9 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
     """A function with the results of `func`, and its effects on the arguments.
 
     Nothing is rewritten when it is called. A recorder such as make_fx would see the mutations, and is refused.
+
+    >>> flambeau.func.functionalize(lambda x: x.clone().add_(1))(flambeau.zeros(2))
+    tensor([1., 1.])
     """
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(f"[functionalize] expected remove='mutations' or 'mutations_and_views', got {remove!r}")

@@ -361,3 +361,7 @@ def __getattr__(name: str) -> Any:
     from flambeau._compat import absent
 
     return absent.attribute(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

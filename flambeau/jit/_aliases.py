@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from flambeau.jit import _types as T
 from flambeau.jit._ir import Block, Graph, Node, Value
 
@@ -56,8 +58,10 @@ class AliasDb:
     def _node(self, node: Node) -> None:
         arguments = getattr(node.call, "arguments", ())
         for value, argument in zip(node._inputs, arguments):
-            if argument.written:
+            if argument.written and self._mutable(value):
                 self.written.append(value)
+                for output in filter(self._mutable, node._outputs):  # `x.add_(y)`, `torch.add(x, y, out=z)`
+                    self._join(output, value)
         if node._kind == "prim::GetAttr":
             key = (self._find(node._inputs[0]), node.attribute("name"))
             self._join(node._outputs[0], self.attributes.setdefault(key, node._outputs[0]))
@@ -86,8 +90,7 @@ class AliasDb:
         if node._kind in _MAKES or node._blocks:
             return False
         if node._kind.startswith("aten::") and all(isinstance(o.type(), T.TensorType) for o in node._outputs):
-            name = node._kind.partition("::")[2]
-            return (name.endswith("_") and not name.endswith("__")) or name in _views()
+            return node._kind.partition("::")[2] in _views()
         return True
 
     def _contents(self, value: Value, seen: set[int]) -> set[int]:
@@ -121,11 +124,12 @@ def _views() -> frozenset[str]:
     if not _VIEWS:
         if not _schemas._lines:
             _schemas._load()
-        lines = (line for lines in _schemas._lines.values() for line in lines if "Tensor(a" in line)
+        lines = (line for lines in _schemas._lines.values() for line in lines if _SHARED.search(line))
         _VIEWS.update(line.partition("(")[0].partition(".")[0].partition("::")[2] for line in lines)
     return frozenset(_VIEWS)
 
 
 _VIEWS: set[str] = set()
+_SHARED = re.compile(r"Tensor\(a[^!)]*\)")  # an argument that is not written, or a result that shares its memory
 
 __all__ = ["AliasDb"]

@@ -174,7 +174,15 @@ def _window(tensor: Any, window: Window) -> Any:
     if same and tensor.stride() == window.stride and tensor.storage_offset() == window.offset:
         return tensor
     if tensor.dtype is not window.dtype:
-        span = tensor.untyped_storage().nbytes() // tensor.dtype.itemsize
-        flat = tensor.as_strided((span,), (1,), 0)
-        return flat.view(window.dtype).as_strided(window.size, window.stride, window.offset)
-    return tensor.as_strided(window.size, window.stride, window.offset)
+        tensor = _elements(tensor).view(window.dtype)
+    ahead = window.offset - tensor.storage_offset()
+    if ahead < 0:
+        return tensor.as_strided(window.size, window.stride, window.offset)
+    if ahead:  # counted from the root, which may be an input at any place in memory
+        tensor = _elements(tensor)[ahead:]
+    return tensor.as_strided(window.size, window.stride)
+
+
+def _elements(root: Any) -> Any:
+    """All elements of a root's memory, in a row."""
+    return root.as_strided((root.untyped_storage().nbytes() // root.dtype.itemsize - root.storage_offset(),), (1,))

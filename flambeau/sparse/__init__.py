@@ -184,3 +184,7 @@ def __getattr__(name: str) -> Any:
     legacy_type = _LegacyType(name, (), {"dtype": kinds[name], "is_sparse": True, "layout": _C.sparse_coo})
     globals()[name] = legacy_type
     return legacy_type
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -66,24 +66,6 @@ def test_names_are_checked():
         torch.empty(1, device="nosuchdevice")
 
 
-def test_private_use_names():
-    torch.utils.rename_privateuse1_backend("npu")
-    torch.utils.generate_methods_for_privateuse1_backend(for_module=False)
-    from flambeau.backends.reference.memory import read, write
-
-    with library._scoped_library("aten", "IMPL") as lib:
-
-        def copy_(self, src, non_blocking=False):
-            write(self, read(src.expand(self.shape)))
-            return self
-
-        lib.impl("copy_", copy_, "PrivateUse1")
-        x = torch.ones(2).npu()
-        assert x.is_npu and not torch.ones(1).is_npu and x.cpu().tolist() == [1, 1]
-    with pytest.raises(RuntimeError):
-        torch.utils.rename_privateuse1_backend("other")
-
-
 def test_a_fallback_receives_every_operator():
     register_device("catchall")
     seen = []

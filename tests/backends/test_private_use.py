@@ -18,6 +18,27 @@ fl.utils.generate_methods_for_privateuse1_backend(for_storage=True)
 """
 
 
+def test_kernels_of_the_key_and_a_name_given_once():
+    run(
+        RENAMED
+        + """
+from flambeau.backends.reference.memory import read, write
+
+with fl.library._scoped_library("aten", "IMPL") as lib:
+    lib.impl("copy_", lambda self, src, non_blocking=False: write(self, read(src.expand(self.shape))) or self, "PrivateUse1")
+    x = fl.ones(2).npux()
+    assert x.is_npux and not fl.ones(1).is_npux and x.cpu().tolist() == [1, 1]
+assert fl.Tensor.npux.__doc__ and fl.nn.Module.npux.__doc__
+try:
+    fl.utils.rename_privateuse1_backend("other")
+except RuntimeError as error:
+    assert "npux" in str(error)
+else:
+    raise AssertionError("renamed twice")
+"""
+    )
+
+
 def test_the_runtime_module():
     run(
         RENAMED

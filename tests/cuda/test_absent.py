@@ -14,7 +14,13 @@ KERNEL = re.compile(r'(?:FL_CUDA_KERNEL(?:_MIXED)?\(|Register \w+\{)\s*"([^"]+)"
 pytestmark = pytest.mark.without_device
 
 # Operators that the compiler makes of others for the CPU, and no device is asked for.
-ABSENT = {"_convolution_packed", "_product_finished", "_product_packed"}
+ABSENT = {
+    "_convolution_packed",
+    "_convolution_prepack",
+    "_convolution_prepacked",
+    "_product_finished",
+    "_product_packed",
+}
 
 
 def absent():

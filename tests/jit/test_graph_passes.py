@@ -70,3 +70,16 @@ def test_aliases_are_told_from_new_tensors():
     part, result = graph.findNode("aten::select").output(), graph.findNode("aten::add").output()
     x = next(graph.inputs())
     assert aliases.may_contain_alias(part, x) and not aliases.may_contain_alias(result, x)
+
+
+def writes(x, y):
+    return (x + 1, y.mul_(2))
+
+
+def test_results_alias_what_they_were_written_to():
+    graph = torch.jit.script(writes).graph
+    aliases = graph.alias_db()
+    total, product = graph.findNode("aten::add").output(), graph.findNode("aten::mul_").output()
+    y = list(graph.inputs())[1]
+    assert aliases.may_contain_alias(product, y) and not aliases.may_contain_alias(total, y)
+    assert aliases.has_writers(product) and not aliases.has_writers(total)

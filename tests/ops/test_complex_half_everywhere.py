@@ -54,3 +54,15 @@ def test_results_are_those_of_complex64_or_refused(part):
                 wrong.append(f"{name} sample {number}")
     assert not wrong, wrong
     assert tried > 20
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dtypes_that_calls_ask_for():
+    x = fl.tensor([1 + 2j, 3 - 1j, 0.5j], dtype=fl.complex64)
+    for function in (fl.sum, fl.prod, fl.mean, lambda x, dtype: fl.cumsum(x, 0, dtype=dtype)):
+        for source in (x, x.to(fl.complex32), x.real.contiguous()):
+            want = function(source.to(fl.complex64), dtype=fl.complex64)
+            narrow = function(source, dtype=fl.complex32)
+            assert narrow.dtype is fl.complex32 and close(narrow, want)
+            wide = function(source, dtype=fl.complex64)
+            assert wide.dtype is fl.complex64 and close(wide, want)

@@ -37,8 +37,8 @@ def test_primitives_are_the_kernels_of_the_reference_device():
 def test_records_have_their_rules_as_attributes():
     record = find("mm")
     assert record.shape is rules.shape.find("mm") and record.batching is rules.batching.find("mm")
-    assert record.samples is not None and record.definition is None
-    assert find("bmm").definition is rules.definition.find("bmm")
+    assert record.samples is not None and record.definition is rules.definition.find("mm")
+    assert find("sort").samples is not None and find("sort").definition is None
     assert rules.shape.find("no_such_operator") is None
 
 

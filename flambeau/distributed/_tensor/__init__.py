@@ -10,3 +10,7 @@ from flambeau.distributed.tensor import Partial, Placement, Replicate, Shard  # 
 
 def __getattr__(name: str) -> Any:
     return getattr(tensor, name)
+
+
+def __dir__() -> list[str]:
+    return dir(tensor)

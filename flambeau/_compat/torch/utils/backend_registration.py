@@ -47,6 +47,8 @@ def generate_methods_for_privateuse1_backend(
         return self._apply(lambda t: to_device(t, device))
 
     to_device.__name__ = module_to_device.__name__ = name
+    to_device.__doc__ = f"A copy on the device {name}, or the tensor itself when it is there."
+    module_to_device.__doc__ = f"Moves all parameters and buffers to the device {name}."
     targets = []
     if for_tensor:
         targets.append((flambeau.Tensor, name, to_device))
