@@ -263,3 +263,34 @@ def test_timers_tell_their_callback():
         callback=lambda number, seconds: blocks.append(number), min_run_time=0.01
     )
     assert blocks and min(blocks) > 0
+
+
+def test_modules_under_other_paths_are_the_same():
+    from importlib import import_module
+
+    from flambeau._compat import RENAMED
+
+    for path, home in RENAMED.items():
+        module = import_module(f"flambeau.{path}")
+        assert module is import_module(f"flambeau.{home}".rstrip(".")), path
+        assert module.__spec__.name == f"flambeau.{home}".rstrip("."), path
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("distributed._tensor", "DTensor Partial Placement Replicate Shard distribute_tensor"),
+        ("distributed.tensor._utils", "compute_local_shape compute_local_shape_and_global_offset"),
+        ("distributed.checkpoint.api", "CheckpointException"),
+        ("onnx.utils", "export is_in_onnx_export register_custom_op_symbolic select_model_mode_for_export"),
+        ("vision.models.segmentation.deeplabv3", "ASPP DeepLabHead DeepLabV3 deeplabv3_resnet50"),
+        ("vision.models.detection.mask_rcnn", "MaskRCNN MaskRCNNHeads MaskRCNNPredictor maskrcnn_resnet50_fpn"),
+        ("xla.amp.syncfree", "SGD Adam AdamW"),
+        ("xla.experimental.xla_sharding", "Mesh mark_sharding"),
+    ],
+)
+def test_modules_under_other_paths_have_the_names_of_those(path, names):
+    from importlib import import_module
+
+    module = import_module(f"flambeau.{path}")
+    assert [name for name in names.split() if not hasattr(module, name)] == []

@@ -112,9 +112,10 @@ _PLAIN = {
     ("collections", "OrderedDict"), ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"), ("builtins", "set"),
     ("copyreg", "_reconstructor"), ("builtins", "object"),
 }  # fmt: skip
+_PythonPickler: Any = pickle._Pickler
 
 
-class _Pickler(pickle._Pickler):
+class _Pickler(_PythonPickler):  # type: ignore[misc] # has no types
     """Writes the classes above, dtypes and sizes under PyTorch's names."""
 
     def _write_name(self, module: str, name: str) -> None:

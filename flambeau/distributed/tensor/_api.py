@@ -14,7 +14,7 @@ from flambeau.distributed import _collectives as collectives
 from flambeau.distributed.device_mesh import DeviceMesh, _mesh_resources
 from flambeau.distributed.tensor._dispatch import dispatch
 from flambeau.distributed.tensor._redistribute import redistribute_local
-from flambeau.distributed.tensor._spec import DTensorSpec, TensorMeta, local_shape, normalize_placements
+from flambeau.distributed.tensor._spec import DTensorSpec, TensorMeta, compute_local_shape, normalize_placements
 from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 from flambeau.ops.recording import state as recording
 
@@ -117,9 +117,10 @@ class DTensor(flambeau.Tensor):
 
     @staticmethod
     def __new__(cls, local_tensor: Any, spec: DTensorSpec, *, requires_grad: bool = False) -> DTensor:
-        meta = spec.tensor_meta
+        meta = spec.geometry
         self = flambeau.Tensor._make_wrapper_subclass(
-            cls, tuple(meta.shape), strides=tuple(meta.stride), dtype=local_tensor.dtype, device=local_tensor.device,
+            cls,  # type: ignore[arg-type]
+            tuple(meta.shape), strides=tuple(meta.stride), dtype=local_tensor.dtype, device=local_tensor.device,
             requires_grad=requires_grad,
         )  # fmt: skip
         self._local_tensor = local_tensor.detach() if local_tensor.requires_grad else local_tensor
@@ -146,7 +147,7 @@ class DTensor(flambeau.Tensor):
     def _from_part(part: Any, spec: DTensorSpec) -> DTensor:
         if not part.requires_grad or not flambeau.is_grad_enabled():
             return DTensor(part, spec)
-        meta = spec.tensor_meta
+        meta = spec.geometry
         return _FromLocal.apply(part, spec.mesh, spec.placements, tuple(meta.shape), tuple(meta.stride))
 
     def redistribute(
@@ -184,11 +185,11 @@ class DTensor(flambeau.Tensor):
         return self._spec.placements
 
     @property
-    def data(self) -> DTensor:
+    def data(self) -> Any:
         return self.detach()
 
     @data.setter
-    def data(self, value: DTensor) -> None:
+    def data(self, value: Any) -> None:
         self._local_tensor, self._spec = value._local_tensor, value._spec
 
     # What needs the values of the whole.
@@ -227,7 +228,7 @@ class DTensor(flambeau.Tensor):
         return copied
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        meta = self._spec.tensor_meta
+        meta = self._spec.geometry
         state = (self._local_tensor.detach(), self._spec.mesh.mesh.tolist(), self._spec.mesh.device_type)
         return _rebuild, (
             *state,
@@ -353,7 +354,7 @@ def _make(make: Any, size: Any, options: dict[str, Any], mesh: Any, placements: 
     normal = normalize_placements(placements, mesh, len(sizes))
     requires_grad = options.pop("requires_grad", False)
     options.pop("layout", None)
-    local = make(local_shape(sizes, mesh, normal), **options)
+    local = make(compute_local_shape(sizes, mesh, normal), **options)
     like = flambeau.empty(sizes, device="meta")
     return _wrap_local(local, mesh, normal, like).requires_grad_(requires_grad)
 

@@ -12,7 +12,7 @@ from flambeau import _C
 from flambeau.distributed import _collectives as collectives
 from flambeau.distributed.tensor import _rules
 from flambeau.distributed.tensor._redistribute import redistribute_local
-from flambeau.distributed.tensor._spec import DTensorSpec, TensorMeta, local_shape
+from flambeau.distributed.tensor._spec import DTensorSpec, TensorMeta, compute_local_shape
 from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard, _StridedShard
 from flambeau.ops import tags
 from flambeau.ops.rules import aten_parts, divided, functional_name, named_arguments
@@ -191,7 +191,7 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     local_args, local_kwargs = pytree.tree_unflatten(locals_, structure)
     if outputs:
         whole, lies = outputs[0].shape, output_placements[0]
-        local_args = _with_shape(func, local_args, whole, lambda: local_shape(whole, mesh, lies))
+        local_args = _with_shape(func, local_args, whole, lambda: compute_local_shape(whole, mesh, lies))
     result = func(*local_args, **local_kwargs)
     if _writes(func):
         _write_back(args[0])

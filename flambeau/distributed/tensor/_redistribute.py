@@ -13,7 +13,7 @@ import flambeau
 from flambeau.distributed import _collectives as collectives
 from flambeau.distributed._types import ReduceOp
 from flambeau.distributed.device_mesh import DeviceMesh
-from flambeau.distributed.tensor._spec import local_shape
+from flambeau.distributed.tensor._spec import compute_local_shape
 from flambeau.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard, _StridedShard
 
 __all__ = ["redistribute_local"]
@@ -133,7 +133,7 @@ def redistribute_local(
                 return _reduce_scatter(local, wanted.dim, placement.reduce_op, group)
             local = _all_reduce(local, placement.reduce_op, group)
         elif isinstance(placement, Shard):
-            outer = local_shape(shape, mesh, current[:mesh_dim])
+            outer = compute_local_shape(shape, mesh, current[:mesh_dim])
             local = _all_gather(local, placement, outer[placement.dim], group)
         current[mesh_dim] = Replicate()
     for mesh_dim in opened:

@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 from flambeau.distributed.device_mesh import DeviceMesh
 from flambeau.distributed.tensor.placement_types import Placement, Shard, _StridedShard
 
-__all__ = ["DTensorSpec", "TensorMeta", "compute_local_shape_and_global_offset", "local_shape", "normalize_placements"]
+__all__ = [
+    "DTensorSpec",
+    "TensorMeta",
+    "compute_local_shape_and_global_offset",
+    "compute_local_shape",
+    "normalize_placements",
+]
 
 
 class TensorMeta(NamedTuple):
@@ -30,8 +36,14 @@ class DTensorSpec:
         return self.mesh
 
     @property
+    def geometry(self) -> TensorMeta:
+        """That of the whole, which the spec of every tensor has."""
+        assert self.tensor_meta is not None
+        return self.tensor_meta
+
+    @property
     def shape(self) -> Any:
-        return self.tensor_meta.shape  # type: ignore[union-attr]
+        return self.geometry.shape
 
     @property
     def ndim(self) -> int:
@@ -91,7 +103,7 @@ def local_shape_and_offset(
     return sizes, offsets
 
 
-def local_shape(shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]) -> list[int]:
+def compute_local_shape(shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]) -> list[int]:
     """The shape of this process's part."""
     return local_shape_and_offset(shape, mesh, placements)[0]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
+from flambeau import optim as syncfree  # steps never read values on the host
 from flambeau.amp import GradScaler
-from flambeau.xla.amp import syncfree
 
 __all__ = ["GradScaler", "autocast", "syncfree"]
 

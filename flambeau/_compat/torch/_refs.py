@@ -7,7 +7,6 @@ reference, so each name stands for the operator itself.
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -32,7 +31,7 @@ class References(ModuleType):
             place = self.__name__.partition("._refs")[2].lstrip(".")
             inner = f"{place}.{name}".lstrip(".")
             if inner in _HOMES:
-                return import_module(f"{self.__name__}.{name}")
+                return sys.modules[f"{self.__name__}.{name}"]
             for home in _HOMES[place]():
                 value = getattr(home, name, None)
                 if callable(value) and not isinstance(value, type):
@@ -41,3 +40,7 @@ class References(ModuleType):
 
 
 sys.modules[__name__].__class__ = References
+__path__: list[str] = []  # the modules below are not files
+for _place in filter(None, _HOMES):
+    sys.modules[f"{__name__}.{_place}"] = References(f"{__name__}.{_place}")
+sys.modules[f"{__name__}.nn"].__path__ = []

@@ -1,7 +1,0 @@
-"""Recomputing in backward instead of saving."""
-
-from __future__ import annotations
-
-from flambeau.utils.checkpoint import checkpoint
-
-__all__ = ["checkpoint"]
