@@ -308,7 +308,7 @@ def export(
         if isinstance(leaf, fl.Tensor):
             fixed = [d for d in range(leaf.ndim) if d not in wanted.get(id(leaf), {})]
             leaf.__dict__["_dynamo_static"] = dict.fromkeys(fixed, True)
-    whole = capture_full_graph(mod, *apart, preserve_module_call_signature)
+    whole = capture_full_graph(mod, apart[0], apart[1], preserve_module_call_signature)
     inputs = _inputs(mod, whole, _named(mod, leaves, apart))
     calls: list[Any] = []
     graph, outputs = _record(whole, inputs, calls)
@@ -416,7 +416,7 @@ def _constant_attributes(mod: Any) -> dict[int, list[str]]:
 def _record(whole: FullGraph, inputs: list[Input], calls: list[Any]) -> tuple[Any, list[OutputSpec]]:
     """The graph of operators of what was captured."""
     by_value = {id(item.value): item.fake for item in inputs}
-    numbers = whole.tracer.outside.numbers
+    numbers: Any = whole.tracer.outside.numbers  # by source
     fakes = [
         by_value[id(t.real)] if isinstance(t, TracedTensor) else numbers[t.source] for t in whole.tracer.builder.inputs
     ]
@@ -492,17 +492,17 @@ def _lift_constants(tracer: PythonKeyTracer, mode: Any, inputs: list[Input], nod
         nodes[place] if place < len(nodes) else next(n for n in graph.nodes if n.op not in ("placeholder", "get_attr"))
     )
     lifted: dict[str, Node] = {}
-    reads = [n for n in graph.nodes if n.op == "get_attr"]
-    for node in [n for n in reads if isinstance(getattr(tracer.root, n.target), fl.Tensor)]:
-        item = lifted.get(node.target)
+    reads = [(n, str(n.target)) for n in graph.nodes if n.op == "get_attr"]
+    for node, attribute in [(n, name) for n, name in reads if isinstance(getattr(tracer.root, name), fl.Tensor)]:
+        item = lifted.get(attribute)
         if item is None:
             name = f"lifted_tensor_{sum(str(i.spec.target).startswith('lifted_tensor_') for i in inputs)}"
             with graph.inserting_before(anchor):
-                item = lifted[node.target] = graph.placeholder(f"c_{name}")
+                item = lifted[attribute] = graph.placeholder(f"c_{name}")
             item.meta.update(node.meta)
-            item.meta["val"] = mode.from_tensor(getattr(tracer.root, node.target), static_shapes=True)
+            item.meta["val"] = mode.from_tensor(getattr(tracer.root, attribute), static_shapes=True)
             spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(item.name), name)
-            inputs.insert(place, Input(spec, getattr(tracer.root, node.target), None))
+            inputs.insert(place, Input(spec, getattr(tracer.root, attribute), None))
             place += 1
         node.replace_all_uses_with(item)
         graph.erase_node(node)
@@ -538,7 +538,8 @@ def _sizes(whole: FullGraph, inputs: list[Input], wanted: dict[int, dict[int, An
         shape: list[Any] = []
         for size in known:
             expr = size.expr if isinstance(size, SymInt) else None
-            shape.append(size if expr is None else promises.table.get(single_symbol(expr), expr))
+            symbol = None if expr is None else single_symbol(expr)
+            shape.append(size if expr is None else expr if symbol is None else promises.table.get(symbol, expr))
         said = wanted.get(id(item.value), {}) if id(item.value) not in first else {}
         shape = [None if d in said else size for d, size in enumerate(shape)]  # nobody looks at it
         facts.append(InputFacts(item.spec.arg.name, item.value.dtype, tuple(shape), None))

@@ -197,7 +197,7 @@ def _complex(real: Any, imag: Any = 0) -> complex:
     )
 
 
-PLAIN: dict[str, Callable[..., Any]] = {
+PLAIN: dict[str, Callable[..., Any] | None] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": _div, "floordiv": operator.floordiv,
     "remainder": operator.mod, "fmod": math.fmod, "mathremainder": math.remainder, "pow": _pow, "neg": operator.neg, "eq": operator.eq, "ne": operator.ne,
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "__not__": operator.not_,

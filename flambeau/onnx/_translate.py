@@ -117,10 +117,10 @@ class Walk:
         builder.size_of = lambda size: self._size_value(builder, size)
         results = self._graph(builder, self.program.graph_module, values)
         builder.metadata = {}
-        for spec, result in zip(self.program.graph_signature.output_specs, results):
+        for output, result in zip(self.program.graph_signature.output_specs, results):
             # Writes to buffers have no place in ONNX: as in PyTorch, the model's results are the user's.
-            if spec.kind is OutputKind.USER_OUTPUT and not isinstance(spec.arg, ConstantArgument):
-                self._output(builder, result, spec.arg.name)
+            if output.kind is OutputKind.USER_OUTPUT and not isinstance(output.arg, ConstantArgument):
+                self._output(builder, result, output.arg.name)
 
     def _input(self, builder: Builder, node: fx.Node, spec: Any) -> Any:
         if spec.kind is InputKind.USER_INPUT:
@@ -182,7 +182,8 @@ class Walk:
         return _sizes(builder, node, target, args)
 
     def _operator(self, builder: Builder, node: fx.Node, args: Any, kwargs: Any) -> Any:
-        name = node.target._full_name
+        target: Any = node.target
+        name = target._full_name
         builder.result = node.meta.get("val")
         first = len(builder.graph.nodes)
         try:
@@ -194,7 +195,7 @@ class Walk:
                 rule = onnx_rules.find(name)
                 if rule is None:
                     raise NotTranslated("")
-                results = _applied(rule, builder, bind_values(node.target, args, kwargs))
+                results = _applied(rule, builder, bind_values(target, args, kwargs))
         except NotTranslated as why:
             shown = str(node.target)
             location = node.meta.get("stack_trace")
@@ -274,12 +275,14 @@ class Walk:
     # ------------------------------------------------------------------------------------------ branches and loops
 
     def _higher_order(self, builder: Builder, node: fx.Node, args: Any) -> Any:
-        name = node.target.__name__
-        fakes = node.meta.get("val")
+        name = getattr(node.target, "__name__", "")
+        fakes: Any = node.meta.get("val")
         if name == "cond":
             pred, first, second, operands = args
             graphs = {"then_branch": first, "else_branch": second}
-            attributes = {key: self._branch(builder, key, graph, operands) for key, graph in graphs.items()}
+            attributes: dict[str, Any] = {
+                key: self._branch(builder, key, graph, operands) for key, graph in graphs.items()
+            }
             condition = builder.op("Reshape", pred, builder.constant([], fl.int64)) if pred.shape != () else pred
             results = builder.op("If", builder.cast(condition, fl.bool), outputs=len(fakes), **attributes)
         elif name == "while_loop":

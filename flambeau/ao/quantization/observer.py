@@ -209,7 +209,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         self.min_val.copy_(fl.minimum(low, self.min_val))
         self.max_val.copy_(fl.maximum(high, self.max_val))
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         return self._calculate_qparams(self.min_val, self.max_val)
 
     def extra_repr(self) -> str:
@@ -259,7 +259,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
             low, high = fl.minimum(low, self.min_val), fl.maximum(high, self.max_val)
         self.min_val, self.max_val = low, high
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         return self._calculate_qparams(self.min_val, self.max_val)
 
     def reset_min_max_vals(self) -> None:
@@ -346,7 +346,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
             below = total[index] + part * (total[index + 1] - total[index])
         return below.diff().float()
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         if bool(self.min_val > self.max_val):
             return self._calculate_qparams(self.min_val, self.max_val)
         low, high = self._search()
@@ -423,7 +423,7 @@ class FixedQParamsObserver(ObserverBase):
     def forward(self, X: Tensor) -> Tensor:
         return X
 
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         return self.scale, self.zero_point
 
 

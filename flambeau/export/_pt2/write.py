@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import flambeau as fl
 from flambeau import _C
@@ -145,8 +145,8 @@ class GraphWriter:
         )
 
     def _operator(self, node: Node) -> None:
-        call = aten_call(node.target, node.args, dict(node.kwargs), _stands_for_tensor)
-        full = node.target
+        full: Any = node.target
+        call = aten_call(full, node.args, dict(node.kwargs), _stands_for_tensor)
         space = full.namespace
         name = call.name if "." in call.name else f"{call.name}.default"
         if space != "aten":
@@ -160,9 +160,9 @@ class GraphWriter:
 
     def _detach_results(self, node: Node) -> None:
         """What was computed with gradients switched off carries none: each result is detached."""
-        entry = self.nodes[-1]
+        entry, overload = self.nodes[-1], cast(OpOverload, node.target)
         names = [out["as_tensor"]["name"] for out in entry["outputs"] if "as_tensor" in out]
-        if any(a.is_written for a in node.target._schema.arguments):
+        if any(a.is_written for a in overload._schema.arguments):
             return
         for name in names:
             if self.tensors[name]["dtype"] not in (6, 7, 8, 9, 10, 11, 13):
@@ -190,12 +190,12 @@ class GraphWriter:
     def _higher_order(self, node: Node, module: Any) -> None:
         inputs = [{"name": "", "arg": self._argument(value, module), "kind": POSITIONAL} for value in node.args]
         value = node.meta.get("val")
-        single = isinstance(value, fl.Tensor)
+        single, target = isinstance(value, fl.Tensor), cast(Any, node.target)
         outputs = [self._result(node.name, value)] if single else self._items(node, value)
-        self._emit(node, f"torch.ops.higher_order.{node.target.__name__}", inputs, outputs, single)
+        self._emit(node, f"torch.ops.higher_order.{target.__name__}", inputs, outputs, single)
 
     def _outputs(self, node: Node) -> list[Json]:
-        returns = node.target._schema.returns
+        returns = cast(OpOverload, node.target)._schema.returns
         value = node.meta.get("val")
         if not returns:
             return []
@@ -260,7 +260,8 @@ class GraphWriter:
         if "val" in value.meta:
             return value.meta["val"]
         if value not in self.values:
-            self.values[value] = value.target(*(self._value(arg) for arg in value.args))
+            function: Any = value.target
+            self.values[value] = function(*(self._value(arg) for arg in value.args))
         return self.values[value]
 
     def _named(self, name: str, value: Any, kind: int) -> Json:
@@ -281,7 +282,7 @@ class GraphWriter:
     def _node_argument(self, node: Node, module: Any) -> Json:
         if node.op == "get_attr":
             inner = GraphWriter(self.substitutions)
-            return {"as_graph": {"name": node.target, "graph": inner.graph(getattr(module, node.target), True)}}
+            return {"as_graph": {"name": node.target, "graph": inner.graph(getattr(module, str(node.target)), True)}}
         value = self._value(node)
         if isinstance(value, fl.Tensor):
             return {"as_tensor": {"name": node.name}}
@@ -367,10 +368,11 @@ def _target_text(target: Any) -> str:
             return f"torch.{name}"
     if target in _BUILTIN:
         return _BUILTIN[target]
-    if getattr(math, getattr(target, "__name__", ""), None) is target:
-        return f"math.{target.__name__}"
-    if getattr(operator, getattr(target, "__name__", ""), None) is target:
-        return f"_operator.{target.__name__}"
+    name = getattr(target, "__name__", "")
+    if getattr(math, name, None) is target:
+        return f"math.{name}"
+    if getattr(operator, name, None) is target:
+        return f"_operator.{name}"
     raise SerializeError(f"[export.save] expected operators, got {getattr(target, '__name__', target)}()")
 
 

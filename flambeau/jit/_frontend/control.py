@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from flambeau.jit import _types as T
@@ -75,6 +76,7 @@ class Control:
 
     graph: Any
     env: dict[str, Any]
+    entry: dict[str, Any]
 
     # ------------------------------------------------------------------ blocks
 
@@ -140,7 +142,7 @@ class Control:
             self.env[name] = flags[0]
             return
         for block, flag in zip(place._blocks, flags):
-            block.registerOutput(self._inside(block, lambda flag=flag: self.flag_value(flag)))
+            block.registerOutput(self._inside(block, partial(self.flag_value, flag)))
         self.env[name] = place.addOutput(T.BOOL)
 
     def _inside(self, block: Block, work: Callable[[], Any]) -> Any:
@@ -185,7 +187,7 @@ class Control:
                 self.env[name] = Undefined(f"{reason}:\n{self.source.range_of(node).highlight()}")
             return
         if any(v is not None and not isinstance(v, Value) for v in values):
-            values = [self._inside(b, lambda v=v: self._as_output(v, node)) for b, v in zip(place._blocks, values)]
+            values = [self._inside(b, partial(self._as_output, v, node)) for b, v in zip(place._blocks, values)]
             if any(v is None for v in values):
                 self.env[name] = Undefined(
                     f"{name} is a different Python object in each branch:\n{self.source.range_of(node).highlight()}"
@@ -403,7 +405,10 @@ class Control:
             return (
                 self.graph.insertConstant(True) if stop is None else self.operator("aten::__not__", [stop], statement)
             )
-        again = lambda: self.as_condition_value(self.condition(test), test)  # noqa: E731
+
+        def again() -> Value:
+            return self.as_condition_value(self.condition(test), test)
+
         if stop is None:
             return again()
         return self.choose(Condition(stop), lambda: self.graph.insertConstant(False), again, statement)
@@ -422,14 +427,14 @@ class Control:
         for name, _value, carried in zip(names, initial, inputs):
             final = after.get(name)
             if name == RETURNED:
-                final = self._inside(block, lambda final=final: self.flag_value(final))
+                final = self._inside(block, partial(self.flag_value, final))
             elif name == RESULT:
                 final = self._carried_result(after, carried, block, unset)
             else:
                 if isinstance(final, Undefined) or final is None:
                     reason = final.reason if isinstance(final, Undefined) else f"{name} is not defined"
                     raise self.error(node, reason)
-                final = self._inside(block, lambda final=final: self.as_value(final, node))
+                final = self._inside(block, partial(self.as_value, final, node))
                 if not T.is_subtype(final.type(), carried.type()):
                     raise self.error(
                         node,

@@ -37,6 +37,8 @@ class Statements:
 
     graph: Any
     env: dict[str, Any]
+    entry: dict[str, Any]
+    loop_depth: int
 
     def statement(self, node: ast.stmt) -> None:
         handler = getattr(self, f"stmt_{type(node).__name__}", None)
@@ -162,14 +164,15 @@ class Statements:
             self._unroll(node, unrolled)
             return
         if isinstance(subject, (RangeRef, Zipped, Sequence, Sugared)):
+            emitter: Any = self
             targets = [n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)]
 
             def start(index: Value) -> None:
                 if isinstance(node.target, ast.Name):
                     index.setDebugName(node.target.id)
-                self.assign(node.target, subject.element(self, index, node.iter), node)
+                self.assign(node.target, subject.element(emitter, index, node.iter), node)
 
-            self.emit_loop(node, node.body, subject.length(self, node.iter), start, None, targets)
+            self.emit_loop(node, node.body, subject.length(emitter, node.iter), start, None, targets)
 
     def _unroll(self, node: ast.For, elements: list[Any]) -> None:
         if has_exit(node.body, (ast.Break, ast.Continue)):
@@ -323,7 +326,8 @@ class Statements:
         before = self.entry.get(name) if self.graph.insert_block is not self.graph else None
         if isinstance(before, Value):
             if isinstance(value, Several):
-                value = value.value(self, node)
+                emitter: Any = self
+                value = value.value(emitter, node)
             if isinstance(value, Value):
                 allowed = self.declared.get(name) or before.type()
                 value = self.implicitly(value, allowed) if isinstance(allowed, T.ListType) else value
@@ -423,9 +427,10 @@ class Statements:
         operand = self.as_value(
             self.expression(node.value, place.type() if isinstance(place.type(), T.ListType) else None), node
         )
-        if isinstance(place.type(), T.ClassType):
+        owner = place.type()
+        if isinstance(owner, T.ClassType):
             method = _INPLACE_METHODS.get(op)
-            if method in place.type().methods:
+            if method in owner.methods:
                 return self.call_method(place, [method], [operand], {}, node)
             return self.binary(op, place, operand, node)
         if isinstance(place.type(), T.TensorType):

@@ -1,4 +1,6 @@
 """Functions of the package that are no single operator, in the language of scripts."""
+# Annotations are those of scripts: a BroadcastingList is a list in the body, a dtype an int.
+# mypy: disable-error-code="return-value"
 
 import flambeau
 from flambeau import Tensor

@@ -35,6 +35,15 @@ class DTypeWithConstraints:
     zero_point_exact_match: int | None = None
 
 
+def _with_constraints(dtype: Any) -> DTypeWithConstraints:
+    return dtype if isinstance(dtype, DTypeWithConstraints) else DTypeWithConstraints(dtype=dtype)
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """An object of the kind, which may be written as a dict."""
+    return value if isinstance(value, kind) else kind.from_dict(value)
+
+
 class DTypeConfig:
     """Dtypes of inputs, result, weight and bias of a pattern."""
 
@@ -42,10 +51,9 @@ class DTypeConfig:
         self, input_dtype: Any = None, output_dtype: Any = None, weight_dtype: Any = None, bias_dtype: Any = None,
         is_dynamic: bool | None = None,
     ) -> None:  # fmt: skip
-        with_constraints = lambda d: d if isinstance(d, DTypeWithConstraints) else DTypeWithConstraints(dtype=d)  # noqa: E731
-        self.input_dtype_with_constraints = with_constraints(input_dtype)
-        self.output_dtype_with_constraints = with_constraints(output_dtype)
-        self.weight_dtype_with_constraints = with_constraints(weight_dtype)
+        self.input_dtype_with_constraints = _with_constraints(input_dtype)
+        self.output_dtype_with_constraints = _with_constraints(output_dtype)
+        self.weight_dtype_with_constraints = _with_constraints(weight_dtype)
         self.bias_dtype, self.is_dynamic = bias_dtype, is_dynamic
 
     @property
@@ -136,8 +144,7 @@ class BackendPatternConfig:
     def from_dict(cls, backend_pattern_config_dict: dict[str, Any]) -> BackendPatternConfig:
         table = dict(backend_pattern_config_dict)
         config = cls(table.pop("pattern", None))
-        read = lambda d: d if isinstance(d, DTypeConfig) else DTypeConfig.from_dict(d)  # noqa: E731
-        config.dtype_configs = [read(d) for d in table.pop("dtype_configs", [])]
+        config.dtype_configs = [_read(DTypeConfig, d) for d in table.pop("dtype_configs", [])]
         for name in _FIELDS:
             if name.lstrip("_") in table:
                 setattr(config, name, table[name.lstrip("_")])
@@ -191,8 +198,9 @@ class BackendConfig:
     @classmethod
     def from_dict(cls, backend_config_dict: dict[str, Any]) -> BackendConfig:
         config = cls(backend_config_dict.get("name", ""))
-        read = lambda d: d if isinstance(d, BackendPatternConfig) else BackendPatternConfig.from_dict(d)  # noqa: E731
-        return config.set_backend_pattern_configs([read(d) for d in backend_config_dict["configs"]])
+        return config.set_backend_pattern_configs(
+            [_read(BackendPatternConfig, d) for d in backend_config_dict["configs"]]
+        )
 
     def __repr__(self) -> str:
         return f"BackendConfig({self.__dict__})"

@@ -6,8 +6,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._compat import absent
-from flambeau.ao.nn import quantized
-from flambeau.ao.nn.quantized.modules import normalization
+from flambeau.ao.nn.quantized.modules import conv, linear, normalization
 from flambeau.ao.quantized_tensor import QuantizedTensor
 
 __all__ = [
@@ -16,7 +15,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class LinearReLU(quantized.Linear):
+class LinearReLU(linear.Linear):
     """A linear layer and relu."""
 
     post_op = "relu"
@@ -25,7 +24,7 @@ class LinearReLU(quantized.Linear):
         return "QuantizedLinearReLU"
 
 
-class _LinearThen(quantized.Linear):
+class _LinearThen(linear.Linear):
     """A linear layer and an activation that is computed from the values of the product."""
 
     def after(self, values: Any) -> Any:
@@ -89,30 +88,30 @@ class LinearTanh(_LinearThen):
         return "QuantizedLinearTanh"
 
 
-class ConvReLU1d(quantized.Conv1d):
+class ConvReLU1d(conv.Conv1d):
     """A convolution over sequences and relu."""
 
     post_op = "relu"
 
 
-class ConvReLU2d(quantized.Conv2d):
+class ConvReLU2d(conv.Conv2d):
     """A convolution over images and relu."""
 
     post_op = "relu"
 
 
-class ConvReLU3d(quantized.Conv3d):
+class ConvReLU3d(conv.Conv3d):
     """A convolution over volumes and relu."""
 
     post_op = "relu"
 
 
-class ConvAdd2d(quantized.Conv2d):
+class ConvAdd2d(conv.Conv2d):
     """A convolution and the sum with another quantized tensor."""
 
     post_op = "add"
 
-    def forward(self, input: Any, extra_input: Any) -> QuantizedTensor:
+    def forward(self, input: Any, extra_input: Any) -> QuantizedTensor:  # type: ignore[override]
         other = extra_input.int_repr(), extra_input.q_scale(), extra_input.q_zero_point()
         return self.on_grid(self._input(input), self.scale, self.zero_point, self.post_op, *other)
 
@@ -129,13 +128,13 @@ class ConvAddReLU2d(ConvAdd2d):
         return "QuantizedConvAddReLU2d"
 
 
-class BNReLU2d(normalization.BatchNorm2d):
+class BNReLU2d(normalization.BatchNorm2d):  # type: ignore[misc, valid-type]
     """Batch norm of images and relu."""
 
     relu = True
 
 
-class BNReLU3d(normalization.BatchNorm3d):
+class BNReLU3d(normalization.BatchNorm3d):  # type: ignore[misc, valid-type]
     """Batch norm of volumes and relu."""
 
     relu = True
