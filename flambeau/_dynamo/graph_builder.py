@@ -248,7 +248,8 @@ class GraphBuilder:
         node = self.add_node(op, target, args, kwargs)
         self.tracer.effects.impure = self.tracer.effects.impure or writes
         if result is None:
-            return None
+            # Functions over lists that work in place answer with the list that they were called with.
+            return (*args, *kwargs.values())[0] if name in tags.functions("each") else None
         return self.add_tensor(node, result) if isinstance(result, _C.Tensor) else self._sequence(node, result)
 
     def _decides_shapes(self, op: str, target: Any, args: Any, kwargs: Any, result: Any) -> bool:

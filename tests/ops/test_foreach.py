@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import flambeau as fl
+from flambeau.ops import tags
 
 VALUES = [np.array([0.5, 1.5, -2.0], "float32"), np.array([[3.0, 0.25]], "float32"), np.float32(0.75)]
 
@@ -120,3 +121,19 @@ def test_scale_grows_and_shrinks():
     for found, expected in ((0, (8, 1)), (0, (16, 0)), (1, (8, 0)), (0, (8, 1))):
         fl._amp_update_scale_(scale, tracker, fl.tensor(float(found)), 2.0, 0.5, 2)
         assert (scale.item(), tracker.item()) == expected
+
+
+@pytest.mark.parametrize("name", sorted(n for n in tags.functions("each") if n.endswith("_")))
+def test_compiled_functions_in_place_answer_with_their_list(name):
+    function = getattr(fl, name)
+    for rest in ((), (0.5,), ([fl.ones(2)] * 2,), ([fl.ones(2)] * 2, 0.5), ([fl.ones(2)] * 2, [fl.ones(2)] * 2)):
+        written, compiled_written = ([fl.full((2,), 0.5), fl.full((2,), 0.25)] for _ in range(2))
+        try:
+            assert function(written, *rest) is written
+        except (TypeError, RuntimeError):
+            continue  # it takes other arguments
+        result = fl.compile(lambda lists, *rest: function(lists, *rest), backend="eager")(compiled_written, *rest)
+        assert isinstance(result, list) and all(a is b for a, b in zip(result, compiled_written, strict=True))
+        assert all(a.equal(b) for a, b in zip(written, compiled_written))
+        return
+    pytest.fail(f"no arguments for {name}")
