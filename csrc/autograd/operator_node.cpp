@@ -112,11 +112,14 @@ void Recorded::check_writes(bool any) const {
         "] expected arguments that do not require grad with out=, got one that does; "
         "out= functions are not differentiable: functions with out=... arguments don't support automatic "
         "differentiation, but one of the arguments requires grad");
-  if (inplace && args[0].is_tensor() && args[0].tensor_impl()->inference && !thread_state().inference_mode)
+  if ((!inplace && !(op.flags & kOut)) || thread_state().inference_mode) return;
+  each_tensor(op, args, [&](size_t i, const Tensor& t) {
+    if (!t.defined() || !t->inference || !(op.schema.args[i].mutated || (inplace && i == 0))) return;
     fail("[", op.schema.name,
          "] expected a normal tensor to write to, got an inference tensor: Inplace update to inference "
          "tensor outside "
          "InferenceMode is not allowed; clone() it to get a normal tensor before doing inplace update");
+  });
 }
 
 // An edge for each tensor among the arguments, and of those that the derivative needs the value before the
