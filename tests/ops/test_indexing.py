@@ -294,3 +294,13 @@ def test_meta_tensors_have_the_shape():
     assert t[:, fl.empty(2, 6, dtype=fl.int64, device="meta")].shape == (3, 2, 6, 5)
     with pytest.raises(NotImplementedError):
         fl.nonzero(t)
+
+
+def test_take_along_dim_refuses_other_indices_and_dimensions():
+    x = fl.ones(2, 3)
+    for dtype in (fl.int32, fl.uint8, fl.float32):
+        with pytest.raises(RuntimeError, match="should be Long"):
+            fl.take_along_dim(x, fl.zeros(2, 3, dtype=dtype), 1)
+    for dim in (2, -3):
+        with pytest.raises(IndexError, match=r"dimension in \[-2, 1\]"):
+            fl.take_along_dim(x, fl.zeros(2, 3, dtype=fl.int64), dim)

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import flambeau as fl
+from flambeau.ops.geometry import dimension
 from flambeau.ops.record import autocast, composite, native, tag, vjp
 
 native("index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", module="_ops", method=False)
@@ -210,9 +211,9 @@ def put_vjp(
 
 @composite(out=True)
 def take_along_dim(self: fl.Tensor, indices: fl.Tensor, dim: int | None = None) -> fl.Tensor:
-    if indices.dtype not in (fl.int64, fl.int32):
+    if indices.dtype != fl.int64:
         raise RuntimeError(
-            f"[take_along_dim] expected indices of dtype int64 or int32, got {indices.dtype}: dtype of indices should be Long"
+            f"[take_along_dim] expected indices of dtype int64, got {indices.dtype}: dtype of indices should be Long"
         )
     if dim is None:
         self, indices, dim = self.reshape(-1), indices.reshape(-1), 0
@@ -222,8 +223,8 @@ def take_along_dim(self: fl.Tensor, indices: fl.Tensor, dim: int | None = None) 
             f"got {tuple(indices.shape)} for {tuple(self.shape)}: torch.take_along_dim(): input and indices should have the "
             "same number of dimensions"
         )
+    dim = dimension(dim, self.dim())
     size = self.shape[dim] if self.dim() else 1
-    dim = dim % max(self.dim(), 1)
     ours, theirs = list(self.shape), list(indices.shape)
     for d in range(self.dim()):
         if d != dim:
