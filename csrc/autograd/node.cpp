@@ -183,8 +183,10 @@ Tensor reread(const Tensor& t, DType dtype) {
 }
 
 Tensor empty_of(const Tensor& like, IntSpan sizes, IntSpan strides, DType dtype) {
-  static const Operator& make = OperatorTable::get().at("empty_strided");
-  return call_tensor(make, sizes.vec(), strides.vec(), Value(dtype), Value(), Value(like.device()), Value());
+  // Made from the gradient, which a transform or subclass may have wrapped: what is written to it has to fit.
+  static const Operator& make = OperatorTable::get().at("new_empty_strided");
+  return call_tensor(make, like, sizes.vec(), strides.vec(), Value(dtype), Value(), Value(like.device()),
+                     Value());
 }
 
 Tensor window_of(const Tensor& t, const Dims& sizes, const Dims& strides, int64_t offset) {

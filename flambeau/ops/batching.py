@@ -8,7 +8,7 @@ without a rule is computed element by element.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
@@ -42,6 +42,11 @@ def shifted(d: int, rank: int) -> int:
     if not -max(rank, 1) <= d < max(rank, 1):
         raise IndexError(f"[vmap] expected a dimension in [{-max(rank, 1)}, {max(rank, 1) - 1}], got {d}")
     return d % max(rank, 1) + 1
+
+
+def reach(size: Sequence[int], stride: Sequence[int]) -> int:
+    """How many elements of memory a tensor of these strides lies over."""
+    return 0 if 0 in size else 1 + sum((n - 1) * step for n, step in zip(size, stride))
 
 
 def with_batch(mode: Any, x: Any) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flambeau._C import Tensor
-from flambeau.ops.batching import Held, on_value, one_by_one, written
+from flambeau.ops.batching import Held, on_value, one_by_one, reach, written
 from flambeau.ops.rules import batching
 
 batching("clone", "_lazy_clone", "_to_copy", "zeros_like", "ones_like", "empty_like", "full_like")(on_value)
@@ -23,6 +23,14 @@ def item(mode: Any, func: Any, held: Held) -> Any:
 @batching("new_zeros", "new_ones", "new_empty")
 def new(mode: Any, func: Any, held: Held, size: Sequence[int], **kwargs: Any) -> Any:
     return func(held.value, [mode.size, *size], **kwargs)
+
+
+@batching("new_empty_strided")
+def new_empty_strided(
+    mode: Any, func: Any, held: Held, size: Sequence[int], stride: Sequence[int], **kwargs: Any
+) -> Any:
+    """One element's memory behind that of the other, so that windows on an element are windows on all."""
+    return func(held.value, [mode.size, *size], [reach(size, stride), *stride], **kwargs)
 
 
 @batching("new_full")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flambeau.ops.batching import Held, on_value, one_by_one, shifted
+from flambeau.ops.batching import Held, on_value, one_by_one, reach, shifted
 from flambeau.ops.rules import batching
 
 batching("alias", "view_as_real", "view_as_complex")(on_value)
@@ -111,7 +111,8 @@ def diagonal_backward(mode: Any, func: Any, held: Held, sizes: Sequence[int], of
 def as_strided(
     mode: Any, func: Any, held: Held, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Any:
-    """Strides and offset are those of an element alone, laid out contiguously."""
-    value = held.value.contiguous()
-    step = value.numel() // max(mode.size, 1)
-    return func(value, [mode.size, *size], [step, *stride], value.storage_offset() + (storage_offset or 0))
+    """Strides and offset are those of an element alone. Where elements do not lie apart, it is laid out contiguously."""
+    value = held.value
+    if value.stride(0) < reach(value.shape[1:], value.stride()[1:]):
+        value = value.contiguous()
+    return func(value, [mode.size, *size], [value.stride(0), *stride], value.storage_offset() + (storage_offset or 0))
