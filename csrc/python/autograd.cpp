@@ -343,20 +343,7 @@ int traverse_autograd(TensorImpl* impl, visitproc visit, void* arg) {
       if (int stop = visit_hook(h)) return stop;
   }
   // What only this tensor's node holds.
-  if (!m->grad_fn || m->grad_fn->use_count() != 1) return 0;
-  if (const auto* extras = m->grad_fn->extras.get()) {
-    for (const auto& [at, h] : extras->tensor_hooks)
-      if (int stop = visit_hook(h)) return stop;
-    for (const auto& h : extras->pre_hooks)
-      if (int stop = visit_hook(h)) return stop;
-    for (const auto& h : extras->post_hooks)
-      if (int stop = visit_hook(h)) return stop;
-  }
-  if (auto* node = dynamic_cast<PyNode*>(m->grad_fn.get())) {
-    Py_VISIT(node->callback);
-    Py_VISIT(node->on_release);
-  }
-  return 0;
+  return m->grad_fn && m->grad_fn->use_count() == 1 ? traverse_node(*m->grad_fn, visit, arg) : 0;
 }
 
 void clear_autograd(TensorImpl* impl) {

@@ -57,9 +57,48 @@ Ref<Node> node_of(PyObject* o) {
   return Ref<Node>(reinterpret_cast<NodeObject*>(o)->node);
 }
 
+int traverse_node(const Node& node, visitproc visit, void* arg) {
+  const auto visit_hook = [&](const Ref<autograd::Hook>& hook) {
+    Py_VISIT(static_cast<PyHook*>(hook.get())->fn);
+    return 0;
+  };
+  if (const auto* extras = node.extras.get()) {
+    for (const auto& [at, hook] : extras->tensor_hooks)
+      if (int stop = visit_hook(hook)) return stop;
+    for (const auto& hook : extras->pre_hooks)
+      if (int stop = visit_hook(hook)) return stop;
+    for (const auto& hook : extras->post_hooks)
+      if (int stop = visit_hook(hook)) return stop;
+  }
+  if (auto* from_python = dynamic_cast<const PyNode*>(&node)) {
+    Py_VISIT(from_python->callback);
+    Py_VISIT(from_python->on_release);
+  }
+  return 0;
+}
+
 namespace {
 
+// The object of a node that the graph holds as well is alive with it, and so is what the node holds.
+int node_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  const Node* node = reinterpret_cast<NodeObject*>(self)->node;
+  return node && node->use_count() == 1 ? traverse_node(*node, visit, arg) : 0;
+}
+
+int node_clear(PyObject* self) {
+  Node* node = reinterpret_cast<NodeObject*>(self)->node;
+  if (!node || node->use_count() != 1) return 0;
+  node->extras.reset();
+  if (auto* from_python = dynamic_cast<PyNode*>(node)) {
+    Py_SETREF(from_python->callback, Py_NewRef(Py_None));
+    Py_SETREF(from_python->on_release, Py_NewRef(Py_None));
+  }
+  return 0;
+}
+
 void node_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
   auto* o = reinterpret_cast<NodeObject*>(self);
   PyTypeObject* type = Py_TYPE(self);
   if (o->node) {
@@ -346,15 +385,17 @@ PyMethodDef node_methods[] = {{"name", node_name, METH_NOARGS, nullptr},
 
 void add_nodes(PyObject* module) {
   PyType_Slot node_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(node_dealloc)},
+                              {Py_tp_traverse, reinterpret_cast<void*>(node_traverse)},
+                              {Py_tp_clear, reinterpret_cast<void*>(node_clear)},
                               {Py_tp_repr, reinterpret_cast<void*>(node_repr)},
                               {Py_tp_call, reinterpret_cast<void*>(node_call)},
                               {Py_tp_getattro, reinterpret_cast<void*>(node_getattro)},
                               {Py_tp_getset, node_getset},
                               {Py_tp_methods, node_methods},
                               {0, nullptr}};
-  PyType_Spec node_spec{"torch.autograd.graph.Node", sizeof(NodeObject), 0,
-                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                        node_slots};
+  constexpr unsigned kFlags =
+      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_HAVE_GC;
+  PyType_Spec node_spec{"torch.autograd.graph.Node", sizeof(NodeObject), 0, kFlags, node_slots};
   node_type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&node_spec)));
   check(PyModule_AddObjectRef(module, "Node", reinterpret_cast<PyObject*>(node_type)));
 }

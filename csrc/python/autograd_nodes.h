@@ -40,6 +40,9 @@ struct PyNode final : autograd::Node {
   void release_saved() override;
 };
 
+// What a node holds of Python, for the garbage collector: only whoever holds the node alone may report it.
+int traverse_node(const autograd::Node& node, visitproc visit, void* arg);
+
 void add_nodes(PyObject* module);
 
 }  // namespace fl::py

@@ -32,6 +32,7 @@ class FunctionCtx:
 
     needs_input_grad: tuple[bool, ...] = ()
     materialize_grads = True
+    _materialize_non_diff_grads = True  # of outputs that were marked as non-differentiable
     to_save: tuple[Any, ...] | None = None
     saved_for_forward: tuple[Any, ...] | None = None
     dirty_tensors: tuple[Tensor, ...] = ()
@@ -404,7 +405,8 @@ def _record(self: FunctionCtx, args: Any, positions: Any, outputs: Any, recorded
             _C._add_output(node, out)
         else:
             _C._attach_output(node, out, id(out) in dirty)
-        self._outputs.append((out.shape, out.dtype, out.device) if differentiable or out.is_floating_point() else None)
+        materialized = differentiable or (self._materialize_non_diff_grads and out.is_floating_point())
+        self._outputs.append((out.shape, out.dtype, out.device) if materialized else None)
         results.append(out)
     if recorded and self.to_save is not None:
         own_outputs = {

@@ -226,3 +226,99 @@ def test_graph_drawing():
     y = (x * 2).sum()
     assert "MulBackward0" in fl.autograd.graph.to_dot(y, {"x": x}) and "x (2,)" in fl.autograd.graph.to_dot(y, {"x": x})
     assert fl.autograd.graph.to_svg(y).startswith("<svg")
+
+
+def test_out_does_not_write_to_inference_tensors():
+    with fl.inference_mode():
+        frozen = fl.ones(2)
+        fl.mul(fl.ones(2), 2, out=frozen)
+    for call in (lambda: fl.mul(fl.ones(2), 3, out=frozen), lambda: frozen.add_(1)):
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+            call()
+    assert frozen.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("materialized", [True, False])
+def test_gradients_of_outputs_marked_as_not_differentiable(materialized):
+    arrived = []
+
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x):
+            first, second = x.clone(), x.clone()
+            ctx.mark_non_differentiable(second)
+            ctx._materialize_non_diff_grads = materialized
+            return first, second
+
+        @staticmethod
+        def backward(ctx, first, second):
+            arrived.append(second)
+            return first
+
+    Two.apply(fl.ones(2, requires_grad=True))[0].sum().backward()
+    assert (arrived[0] is not None) == materialized
+
+
+class Marker:
+    """An object that weak references can follow."""
+
+
+@pytest.mark.parametrize("custom", [False, True])
+def test_hooks_that_refer_to_their_own_node_are_collected(custom):
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    def build():
+        x = fl.ones(1, requires_grad=True)
+        y = Same.apply(x) if custom else x.clone()
+        node, marker, calls = y.grad_fn, Marker(), []
+
+        def hook(*gradients):
+            calls.append((node, marker))
+
+        node.register_hook(hook)
+        return y.clone(), weakref.ref(marker), calls
+
+    out, marker, calls = build()
+    gc.collect()
+    out.sum().backward()
+    assert len(calls) == 1 and marker() is not None
+    calls.clear()
+    del out
+    gc.collect()
+    assert marker() is None
+
+
+def test_contexts_that_hold_their_own_node_are_collected():
+    markers = []
+
+    class Same(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.marker = Marker()
+            markers.append(weakref.ref(ctx.marker))
+            ctx.holder = []
+            markers.append(ctx.holder)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    y = Same.apply(fl.ones(1, requires_grad=True))
+    marker, holder = markers
+    holder.append(y.grad_fn)
+    markers.clear()
+    del holder
+    y.sum().backward()
+    gc.collect()
+    assert marker() is not None
+    del y
+    gc.collect()
+    assert marker() is None
