@@ -50,20 +50,31 @@ def _numerical(func: Callable[..., Any], inputs: Sequence[Any], at: int, eps: fl
         sides = []
         for step in (eps, -eps):
             numbers[k] = value + step
-            sides.append([_flat(o) for o in _call_at(func, inputs, at, dense)])
+            sides.append(_call_at(func, inputs, at, dense))
         numbers[k] = value
-        rows.append([(a - b) / (2 * eps) for a, b in zip(*sides)])
+        rows.append([_flat(d) for d in _differences(sides[0], sides[1], eps)])
     return rows
+
+
+def _differences(ahead: list[Tensor], behind: list[Tensor], eps: float) -> list[Tensor]:
+    """The slope of each output between two points, at both of which it has to be of one kind."""
+    for a, b in zip(ahead, behind):
+        for fact, ours, theirs in (("shape", a.shape, b.shape), ("dtype", a.dtype, b.dtype)):
+            if ours != theirs:
+                raise AssertionError(
+                    f"[gradcheck] expected outputs of one {fact} at nearby inputs, got {ours} and {theirs}: Expected `func` to "
+                    f"return outputs with the same {fact} when inputs are perturbed on the order of {eps}"
+                )
+    return [(a - b) / (2 * eps) for a, b in zip(ahead, behind)]
 
 
 def _call_at(func: Callable[..., Any], inputs: Sequence[Any], at: int, values: Tensor) -> list[Tensor]:
     """The outputs where input `at` has other values. They are written into the input itself, because the function may
-    also reach it by another way than its arguments, as a module reaches its parameters. Expanded tensors and subclasses
-    that wrap others cannot be written so, and are replaced."""
+    also reach it by another way than its arguments, as a module reaches its parameters. Expanded tensors (of gradients) and
+    subclasses that wrap others cannot be written so, and are replaced."""
     x = inputs[at]
     moved = list(inputs)
-    expanded = any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape))
-    if expanded or type(x) not in (Tensor, fl.nn.Parameter):
+    if _is_expanded(x) or type(x) not in (Tensor, fl.nn.Parameter):
         moved[at] = values.clone().requires_grad_()
         return _call(func, moved)
     original = x.detach().clone()
@@ -155,7 +166,7 @@ def _compare_fast(
         sides = []
         for step in (eps, -eps):
             sides.append(_call_at(func, inputs, i, inputs[i].detach() + step * u))
-        slopes.append([(a - b) / (2 * eps) for a, b in zip(*sides)])
+        slopes.append(_differences(sides[0], sides[1], eps))
     for j, output in enumerate(outputs):
         v = _random_like(output, generator) * max(1.0, output.numel() ** 0.5)
         gradients = grad(output, [inputs[i] for i in wanted], v, retain_graph=True, allow_unused=True)
@@ -188,6 +199,15 @@ def _check_inputs(inputs: Sequence[Any]) -> None:
                 "fail if all the inputs are not of double precision floating point or complex.",
                 stacklevel=3,
             )
+        if isinstance(x, Tensor) and x.requires_grad and _is_expanded(x):
+            raise RuntimeError(
+                f"[gradcheck] expected inputs whose elements lie apart, got one that is expanded: The {i}th input has a dimension "
+                "with stride 0; call contiguous() on it first, so that each of its numbers can be changed alone"
+            )
+
+
+def _is_expanded(x: Tensor) -> bool:
+    return any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape))
 
 
 def _check_constant(func: Callable[..., Any], inputs: Sequence[Any], eps: float, atol: float) -> None:

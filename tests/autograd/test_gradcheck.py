@@ -96,3 +96,38 @@ def test_writes_to_one_of_several_views_say_so():
     leaf = fl.ones(2, 2, requires_grad=True)
     with pytest.raises(RuntimeError, match="This view is the output of"):
         leaf.unbind()[0].add_(1)
+
+
+def test_inputs_whose_numbers_share_memory_are_refused():
+    with pytest.raises(RuntimeError, match="dimension with stride 0"):
+        gradcheck(fl.sin, fl.ones(1, dtype=fl.float64, requires_grad=True).expand(2, 2), raise_exception=False)
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_outputs_that_change_their_kind_nearby(fast_mode):
+    at = fl.ones(1, dtype=fl.float64, requires_grad=True)
+    with pytest.raises(AssertionError, match="same shape when inputs are perturbed"):
+        gradcheck(lambda x: fl.cat([x, x]) if bool((x >= 1).all()) else x, at, fast_mode=fast_mode)
+    with pytest.raises(AssertionError, match="same dtype when inputs are perturbed"):
+        gradcheck(lambda x: x.float() if bool((x >= 1).all()) else x, at, fast_mode=fast_mode)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, b: x.narrow(1, 2, 2).mul_(b),
+        lambda x, b: x.t()[1:3].mul_(b.t()),
+        lambda x, b: x.t_().narrow(0, 0, 2).add_(b.t()),
+        lambda x, b: x[:, ::2].copy_(b),
+        lambda x, b: x.view(2, 2, 4)[0, :, 1:3].add_(b[:2]),
+    ],
+)
+def test_batched_gradients_of_writes_into_views(write):
+    def function(root, b):
+        x = root.clone()
+        write(x, b)
+        return x
+
+    root, b = (fl.rand(4, n, dtype=fl.float64, requires_grad=True) for n in (4, 2))
+    assert gradcheck(function, (root, b), check_batched_grad=True)
+    assert gradgradcheck(function, (root, b), check_batched_grad=True)
