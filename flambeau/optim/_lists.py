@@ -108,6 +108,11 @@ class ListOptimizer(Optimizer):
                 raise RuntimeError("[optim] expected fused without differentiable, got both")
             if options["foreach"]:
                 raise RuntimeError("[optim] expected fused or foreach, got both")
+            if any(p.is_meta for group in self.param_groups for p in group["params"]):
+                raise RuntimeError(
+                    "[optim] expected parameters with data for fused, got some on the meta device: `fused=True` requires all the "
+                    "params to be floating point Tensors of supported devices"
+                )
             self._step_supports_amp_scaling = True
 
     def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:

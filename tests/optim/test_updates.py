@@ -150,3 +150,31 @@ def test_nothing_is_written_when_a_tensor_does_not_fit():
         _ops._update_adam_(params, grads, *moments, steps, **numbers_for("_update_adam_"))
     assert [s.item() for s in steps] == [0, 0]
     assert fl.equal(params[0], fl.ones(2))
+
+
+def test_steps_are_differentiable_in_numbers_that_are_tensors():
+    for kind, number in (
+        (fl.optim.SGD, "lr"),
+        (fl.optim.SGD, "weight_decay"),
+        (fl.optim.Adam, "weight_decay"),
+        (fl.optim.AdamW, "weight_decay"),
+        (fl.optim.AdamW, "lr"),
+    ):
+
+        def after_two_steps(value, start, kind=kind, number=number):
+            p = start.clone()
+            options = {"lr": 0.1, "weight_decay": 0.01} | {number: value}
+            optimizer = kind([p], differentiable=True, **options)
+            for _ in range(2):
+                p.grad = (p * p).detach().requires_grad_()
+                optimizer.step()
+            return p
+
+        value = fl.tensor(0.3, dtype=fl.float64, requires_grad=True)
+        start = fl.rand(3, dtype=fl.float64, requires_grad=True)
+        fl.autograd.grad(after_two_steps(value, start).sum(), (value, start))
+
+
+def test_fused_steps_need_parameters_with_data():
+    with pytest.raises(RuntimeError, match="fused=True"):
+        fl.optim.Adagrad([fl.ones(2, device="meta", requires_grad=True)], fused=True)

@@ -63,6 +63,8 @@ def run(name: str, *lists: list[Any], **numbers: Any) -> None:
     for tensors in zip(*lists, strict=True):
         held = dict(zip(names, tensors))
         values = {key: t.item() if key in scalars and not t.requires_grad else t for key, t in held.items()} | numbers
+        # What is written below may be saved for the derivative of a number that is a tensor.
+        values |= {key: values[key].clone() for key in new if isinstance(values[key], fl.Tensor)}
         memo: dict[int, Any] = {}
         results = {key: _evaluate(node, values, memo) for key, node in new.items()}
         for key, value in results.items():
