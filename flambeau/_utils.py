@@ -144,6 +144,9 @@ def use_torch_names() -> None:
 
 
 def _get_obj_state(obj: Any) -> Any:
+    own: Any = type(obj).__getstate__
+    if own is not object.__getstate__:
+        return own(obj)
     slots = [name for cls in type(obj).__mro__ for name in getattr(cls, "__slots__", ()) if hasattr(obj, name)]
     attributes = getattr(obj, "__dict__", {})
     return (attributes, {name: getattr(obj, name) for name in slots}) if slots else attributes

@@ -239,6 +239,9 @@ class _FromType:
             if not (isinstance(kind, type) and issubclass(kind, Tensor)):
                 raise UnpicklingError("[load] expected a class of tensors, got something else")
             tensor = tensor.as_subclass(kind)
+        if getattr(type(tensor), "__setstate__", Tensor.__setstate__) is not Tensor.__setstate__:
+            tensor.__setstate__(state)  # of a class that the caller allowed
+            return tensor
         return _set_attributes(tensor, state)
 
 

@@ -353,3 +353,23 @@ def test_legacy_files_of_python_2_with_a_view_of_a_storage():
     data = head + b"\x80\x02" + reference + b"." + keys + struct.pack("<q3f", 3, 1, 2, 3)
     for encoding in ("utf-8", "bytes"):
         assert list(fl.load(io.BytesIO(data), encoding=encoding)) == [2, 3]
+
+
+class Restored(fl.Tensor):
+    """Says in its state what it is made of."""
+
+    def __getstate__(self):
+        return ("kept", vars(self))
+
+    def __setstate__(self, state):
+        self.mark, attributes = state
+        vars(self).update(attributes)
+
+
+def test_subclasses_restore_their_own_state(tmp_path):
+    x = fl.ones(2).as_subclass(Restored)
+    x.label = "x"
+    fl.save(x, tmp_path / "x.pt")
+    with serialization.safe_globals([Restored]):
+        again = fl.load(tmp_path / "x.pt")
+    assert type(again) is Restored and (again.mark, again.label) == ("kept", "x") and again.tolist() == [1, 1]
