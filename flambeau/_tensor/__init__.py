@@ -156,16 +156,24 @@ def _common_dtype(data: Any) -> Any:
     return common
 
 
-def _plain(data: Any) -> Any:
+_DEEPEST_LIST = 128  # of nested sequences, which is how one that contains itself is recognized
+
+
+def _plain(data: Any, depth: int = 0) -> Any:
     """Nested sequences with arrays and ranges in them turned into plain lists."""
     if isinstance(data, (list, tuple)):
-        return [_plain(x) for x in data]
+        if depth > _DEEPEST_LIST:
+            raise TypeError(
+                f"[tensor] expected at most {_DEEPEST_LIST} nested sequences, got more: too many dimensions; self-referential lists "
+                "are incompatible with tensors"
+            )
+        return [_plain(x, depth + 1) for x in data]
     if isinstance(data, (str, bytes, dict, Tensor)):
         return data
     if hasattr(data, "tolist") and hasattr(data, "__array_interface__"):
         return data.tolist()
     if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
-        return [_plain(data[i]) for i in range(len(data))]
+        return [_plain(data[i], depth + 1) for i in range(len(data))]
     return data
 
 

@@ -138,3 +138,12 @@ def test_arange_over_the_whole_range_of_integers():
     assert fl.arange(-(2**63), 2**63 - 1, 2**62).tolist() == [-(2**63), -(2**62), 0, 2**62]
     assert fl.arange(2**63 - 1, -(2**63), -(2**62)).tolist() == [2**63 - 1, 2**62 - 1, -1, -(2**62) - 1]
     assert fl.arange(5, 0, -2).tolist() == [5, 3, 1] and fl.arange(0, 5, 5).tolist() == [0]
+
+
+@pytest.mark.parametrize("build", [fl.tensor, fl.as_tensor])
+def test_lists_that_contain_themselves_are_refused(build):
+    endless = [0]
+    endless.append(endless)
+    for data in (endless, [[1, 2], endless], [endless]):
+        with pytest.raises(TypeError, match="self-referential lists are incompatible"):
+            build(data)
