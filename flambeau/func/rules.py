@@ -120,32 +120,19 @@ def random(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], ba
         return func(*args, **kwargs)
     in_place = functional_name(name) is not None or (args and func._schema.arguments[0].alias_info is not None)
     if in_place:
-        target = args[0]
-        if not mode.owns(target):
-            raise RuntimeError(
-                f"[vmap] expected a batched tensor for {name}, got one without the batch: vmap: Cannot ask for different "
-                "inplace randomness on an unbatched tensor. This will appear like same randomness."
-            )
-        front = at_front(target)
-        if mode.randomness == "different":
-            rest = [at_front(a) if mode.owns(a) else a for a in args[1:]]
-            func(front, *rest, **kwargs)
-        else:
-            drawn = front[0].clone()
-            func(drawn, *args[1:], **kwargs)
-            front.copy_(drawn.expand(front.shape))
-        return target
+        return _random_in_place(mode, func, args, kwargs)
     sized = next((i for i, a in enumerate(func._schema.arguments) if a.name == "size"), None)
     if sized is not None:  # a factory
         args = list(args)
         args[sized] = [mode.size, *args[sized]]
         return mode.wrap(func(*args, **kwargs))
+    own_rule = rules.find(name) or batching.one_by_one
     if not batched:  # random numbers from arguments without the batch
         held = [Held(a.unsqueeze(0).expand(mode.size, *a.shape)) if isinstance(a, Tensor) else a for a in args]
-        return mode.wrap(batching.one_by_one(mode, func, *held, **kwargs))
+        return mode.wrap(own_rule(mode, func, *held, **kwargs))
     held_args, held_kwargs = _hold(mode, args), {k: _hold_one(mode, v) for k, v in kwargs.items()}
     if mode.randomness == "different":
-        return mode.wrap(batching.one_by_one(mode, func, *held_args, **held_kwargs))
+        return mode.wrap(own_rule(mode, func, *held_args, **held_kwargs))
     seeds = fl.random.states()
 
     def same_each_time(*a: Any, **k: Any) -> Any:
@@ -154,3 +141,30 @@ def random(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], ba
 
     same_each_time._full_name = name
     return mode.wrap(batching.one_by_one(mode, same_each_time, *held_args, **held_kwargs))
+
+
+def _random_in_place(mode: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Random numbers written to the first argument, which has to have the batch unless all elements get the same."""
+    name, target = func._full_name, args[0]
+    others_batched = any(mode.owns(a) for a in (*args[1:], *kwargs.values()))
+    if mode.randomness == "same" and others_batched:
+        raise RuntimeError(
+            f"[vmap] expected parameters without the batch for {name} with randomness='same', got batched ones: Vmap does not "
+            "currently support same randomness with a batched tensor input"
+        )
+    if others_batched:
+        batching.written(func, Held(target.value) if mode.owns(target) else target)
+    if not mode.owns(target):
+        raise RuntimeError(
+            f"[vmap] expected a batched tensor for {name}, got one without the batch: vmap: Cannot ask for different "
+            "inplace randomness on an unbatched tensor. This will appear like same randomness."
+        )
+    front = at_front(target)
+    if mode.randomness == "different":
+        rest = [at_front(a) if mode.owns(a) else a for a in args[1:]]
+        func(front, *rest, **kwargs)
+    else:
+        drawn = front[0].clone()
+        func(drawn, *args[1:], **kwargs)
+        front.copy_(drawn.expand(front.shape))
+    return target

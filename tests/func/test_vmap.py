@@ -182,6 +182,67 @@ def test_randomness():
         assert not any(fl.equal(row, unlike[0]) for row in unlike[1:])
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda p: fl.normal(p, 1.0),
+        lambda p: fl.normal(0.0, p),
+        lambda p: fl.normal(p, p),
+        lambda p: fl.bernoulli(p),
+        lambda p: fl.bernoulli(p, 0.5),
+        lambda p: p.clone().bernoulli_(p),
+        lambda p: fl.poisson(p * 9),
+        lambda p: fl.binomial(fl.full((50,), 9.0), p),
+        lambda p: fl.multinomial(p, 5),
+        lambda p: fl._standard_gamma(p),
+        lambda p: fl._sample_dirichlet(p),
+        lambda p: fl.rand_like(p),
+        lambda p: fl.randint_like(p, 1000),
+        lambda p: F.dropout(p, 0.5),
+        lambda p: F.alpha_dropout(p, 0.5, training=True),
+    ],
+)
+def test_random_numbers_that_differ_are_those_of_one_call(draw):
+    parameters = fl.rand(4, 50, generator=fl.Generator().manual_seed(1)) * 0.8 + 0.1
+    fl.manual_seed(0)
+    drawn = vmap(draw, in_dims=1, randomness="different")(parameters.t())
+    fl.manual_seed(0)
+    if "binomial" in draw.__code__.co_names:
+        assert fl.equal(drawn, fl.binomial(fl.full((4, 50), 9.0), parameters))
+    else:
+        assert fl.equal(drawn, draw(parameters))
+
+
+@pytest.mark.parametrize("draw", [lambda p: fl.normal(p, 1.0), fl.bernoulli, fl.poisson, fl.rand_like, F.dropout])
+def test_random_numbers_that_differ_from_parameters_without_the_batch(draw):
+    parameters = fl.rand(50) * 0.8 + 0.1
+    unbatched = vmap(lambda _: draw(parameters), randomness="different")(fl.zeros(3))
+    assert unbatched.shape[0] == 3 and not any(fl.equal(row, unbatched[0]) for row in unbatched[1:])
+
+
+def test_channels_are_dropped_for_each_element():
+    x = fl.ones(4, 64, 5)
+    for drop in (
+        F.dropout1d,
+        lambda v: F.dropout2d(v.unsqueeze(0).unsqueeze(-1)),
+        lambda v: F.feature_alpha_dropout(v, training=True),
+    ):
+        out = vmap(drop, randomness="different")(x).reshape(4, -1)
+        assert not any(fl.equal(row, out[0]) for row in out[1:])
+
+
+def test_the_same_random_numbers_take_parameters_without_the_batch():
+    x, p = fl.zeros(4, 50), fl.full((50,), 0.5)
+    out = vmap(lambda v: v.clone().bernoulli_(p), randomness="same")(x)
+    assert all(fl.equal(row, out[0]) for row in out)
+    with pytest.raises(RuntimeError, match="same randomness with a batched tensor input"):
+        vmap(lambda v: v.clone().bernoulli_(v), randomness="same")(x)
+    with pytest.raises(RuntimeError, match="more elements than `self`"):
+        vmap(lambda v: fl.zeros(50).bernoulli_(v), randomness="different")(x)
+    with pytest.raises(RuntimeError, match="different inplace randomness on an unbatched"):
+        vmap(lambda v: p.clone().bernoulli_(0.5), randomness="different")(x)
+
+
 # ---------------------------------------------------------------- misuse
 
 

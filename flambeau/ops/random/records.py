@@ -67,7 +67,7 @@ native("_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor", mo
 
 @composite("bernoulli.p")
 def bernoulli_p(self: fl.Tensor, p: float, *, generator: fl.Generator | None = None) -> fl.Tensor:
-    return fl.empty(self.shape, dtype=self.dtype, device=self.device).bernoulli_(p, generator=generator)
+    return self.new_empty(self.shape).bernoulli_(p, generator=generator)
 
 
 def check_std(std: fl.Tensor | float) -> None:
@@ -92,7 +92,7 @@ def normal_tensor(
     like = mean + std if isinstance(mean, fl.Tensor) and isinstance(std, fl.Tensor) else mean
     like = like if isinstance(like, fl.Tensor) else std
     dtype = mean.dtype if isinstance(mean, fl.Tensor) else std.dtype  # type: ignore[union-attr]
-    noise = fl.empty(like.shape, dtype=dtype, device=like.device).normal_(0.0, 1.0, generator=generator)  # type: ignore[union-attr]
+    noise = fl.randn(like.shape, dtype=dtype, device=like.device, generator=generator)  # type: ignore[union-attr]
     drawn = (noise * std + mean).to(dtype)
     if fl.is_grad_enabled():
         # The parameters take part in the graph, and their gradients are zero.
@@ -135,7 +135,7 @@ def feature_noise(input: fl.Tensor, p: float) -> fl.Tensor:
     if input.dim() < 2:
         raise RuntimeError(f"[feature_dropout] expected at least 2 dimensions, got {input.dim()}")
     shape = [size if i < 2 else 1 for i, size in enumerate(input.shape)]
-    return fl.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+    return input.new_empty(shape).bernoulli_(1 - p)
 
 
 def alpha_affine(p: float) -> tuple[float, float, float]:
@@ -181,7 +181,7 @@ def alpha_dropout(input: fl.Tensor, p: float, train: bool) -> fl.Tensor:
         return input
     if p == 1:
         return input * 0
-    noise = fl.empty(input.shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+    noise = input.new_empty(input.shape).bernoulli_(1 - p)
     return alpha_noise(input, noise, p)
 
 
