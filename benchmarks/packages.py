@@ -3,9 +3,6 @@
     python benchmarks/packages.py prepare FOLDER [names]     compiles every model by every library
     python benchmarks/packages.py measure FOLDER [names] [--record benchmarks/results/packages.txt]
 
-The column `frozen` is a package whose constants cannot be replaced (`inductor_configs={"freezing": True}`), which is what TorchScript is
-after optimize_for_inference, and onnxruntime always.
-
 Preparing takes minutes and may go on beside other work; measuring runs what was prepared, one library in one process after the
 other, and wants the machine for itself. Packages take batches from 1 to 64. Loading is measured in a C program from the start of
 `fl_load` in a fresh process, the time to the first result from the start of that process.
@@ -50,7 +47,6 @@ int main(int argc, char** argv) { /* package, dtype bits, sizes */
 }
 """
 COLD = ("resnet18", "gpt")  # models that PyTorch compiles again, with an empty cache
-OURS = ("flambeau", "frozen")
 BATCHES = {"mlp": (1, 8), "lstm": (1, 8), "gpt": (1, 8), "resnet18": (1, 16), "vit": (1, 8), "unet": (1, 4)}
 
 
@@ -169,9 +165,6 @@ def prepare_here(torch: Any, name: str, folder: Path) -> None:
     try:
         torch._inductor.aoti_compile_and_package(program, package_path=str(path))
         facts["compile, s"] = time.perf_counter() - begin
-        if library == "flambeau":
-            frozen = {"package_path": str(folder / f"{name}-frozen.pt2"), "inductor_configs": {"freezing": True}}
-            torch._inductor.aoti_compile_and_package(program, **frozen)
         facts["bytes"] = path.stat().st_size
     except Exception as error:
         facts["failed"] = f"{type(error).__name__}: {str(error)[:200]}"
@@ -216,7 +209,7 @@ def runner(library: str, name: str, folder: Path, torch: Any) -> Any:
 
 def measure_here(library: str, name: str, folder: Path) -> dict[str, float]:
     """Times of loading and of runs in this process, in milliseconds."""
-    if library in ("flambeau", "frozen"):
+    if library == "flambeau":
         import flambeau as torch
     else:
         import torch
@@ -260,7 +253,7 @@ def in_c(name: str, folder: Path) -> dict[str, float]:
 
 def measure(name: str, folder: Path) -> list[str]:
     rows: dict[str, dict[str, float]] = {}
-    for library in (*OURS, "torch", "script", "onnxruntime"):
+    for library in ("flambeau", "torch", "script", "onnxruntime"):
         done = in_process(["--one", library, name, str(folder)])
         if done.returncode == 0:
             rows[library] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -279,11 +272,10 @@ def measure(name: str, folder: Path) -> list[str]:
     lines = [name]
     for figure in dict.fromkeys(f for row in rows.values() for f in row):
         cells = "".join(f"  {library} {row[figure]:9.3f}" for library, row in rows.items() if figure in row)
-        others = [row[figure] for library, row in rows.items() if library not in OURS and figure in row]
+        others = [row[figure] for library, row in rows.items() if library != "flambeau" and figure in row]
         ratio = ""
         if others and figure.startswith("run"):
-            own, frozen = (rows[library][figure] / min(others) for library in OURS)
-            ratio = f"   {own:.2f}, frozen {frozen:.2f} of the best other"
+            ratio = f"   {rows['flambeau'][figure] / min(others):.2f} of the best other"
         lines.append(f"  {figure:28}{cells}{ratio}")
     return lines
 
@@ -316,7 +308,7 @@ def main(arguments: list[str]) -> None:
             print("\n".join(lines[-9:]), flush=True)
     if lines and (known := ratios(lines)):
         lines.append(
-            f"geometric mean of frozen runs: {math.exp(statistics.fmean(map(math.log, known))):.2f} of the best other"
+            f"geometric mean of runs: {math.exp(statistics.fmean(map(math.log, known))):.2f} of the best other"
         )
         print(lines[-1])
     if record:

@@ -41,24 +41,35 @@ bool KeptValue::Seen::holds(const TensorImpl& t) const {
          data_counter->load(std::memory_order_relaxed) == data_version;
 }
 
-Tensor KeptValue::get(const Tensor* tensors) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  bool holds = value_.defined();
-  for (size_t i = 0; holds && i < inputs.size(); ++i) holds = seen_[i].holds(*tensors[inputs[i]].impl());
-  if (holds) return value_;
+KeptValue::Computed KeptValue::compute(const Tensor* tensors) const {
   // Counters are read first: what is written meanwhile is seen the next time.
+  Computed computed;
   std::vector<Tensor> own;
-  seen_.clear();
-  value_ = Tensor();
   for (int i : inputs) {
     const Ref<Storage>& storage = tensors[i]->storage;
     std::shared_ptr<Counter> data_counter = counter_of(storage.get());
-    seen_.push_back(
+    computed.seen.push_back(
         {storage, tensors[i].offset(), storage->version.load(), data_counter->load(), data_counter});
     own.push_back(tensors[i]);
   }
-  value_ = program.run(own.data())[0];
-  return value_;
+  computed.value = program.run(own.data())[0];
+  return computed;
+}
+
+bool KeptValue::holds(const Computed& computed, const Tensor* tensors) const {
+  if (!computed.value.defined()) return false;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!computed.seen[i].holds(*tensors[inputs[i]].impl())) return false;
+  return true;
+}
+
+Tensor KeptValue::get(const Tensor* tensors) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!holds(computed_, tensors)) {
+    computed_ = {};  // its memory may serve for the new value
+    computed_ = compute(tensors);
+  }
+  return computed_.value;
 }
 
 std::shared_ptr<std::atomic<uint32_t>> version_beside(const Tensor& t) {

@@ -16,11 +16,9 @@ namespace fl::compiled {
 struct KeptValue {
   std::vector<int> inputs;  // of the program that it is for, which are those of its own
   Program program;          // with one output
+  size_t place = 0;         // among the values of a package
 
-  // The value for inputs of the program that it is for; made again where one of them changed.
-  Tensor get(const Tensor* tensors);
-
- private:
+  // A tensor that a value was computed from, as it was then.
   struct Seen {
     Ref<Storage> storage;  // held, so that no other one can take its address
     int64_t offset;
@@ -29,9 +27,21 @@ struct KeptValue {
 
     bool holds(const TensorImpl& t) const;
   };
+  struct Computed {
+    Tensor value;
+    std::vector<Seen> seen;
+  };
+
+  // The value for inputs of the program that it is for, computed now.
+  Computed compute(const Tensor* tensors) const;
+  // Whether a value is still that of these inputs.
+  bool holds(const Computed& computed, const Tensor* tensors) const;
+  // The value for these inputs; computed again where one of them changed.
+  Tensor get(const Tensor* tensors);
+
+ private:
   std::mutex mutex_;
-  std::vector<Seen> seen_;
-  Tensor value_;
+  Computed computed_;
 };
 
 // The version counter for a new `.data` of a tensor: one of its own, or that of all `.data` of a storage that

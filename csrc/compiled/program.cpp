@@ -301,13 +301,15 @@ void Program::lay_out() {
   arena = static_cast<size_t>(lay_out_arena(blocks, block_offsets));
 }
 
-std::vector<Tensor> Program::execute(const Tensor* tensors, const Tensor* states, Tensor* owned) const {
+std::vector<Tensor> Program::execute(const Tensor* tensors, const Tensor* states, Tensor* owned,
+                                     const Tensor* kept_values) const {
   const ExcludeKeys below(KeySet(Key::Autograd) | KeySet(Key::Autocast) | KeySet(Key::Python));
   const PoolHold workers_stay_awake;
   Runner runner(tensors, *this, states, owned);
   for (size_t i = 0; i < constants.size(); ++i) runner.make(inputs + static_cast<int>(i)) = constants[i];
   const int after = inputs + static_cast<int>(constants.size());
-  for (size_t i = 0; i < kept.size(); ++i) runner.make(after + static_cast<int>(i)) = kept[i]->get(tensors);
+  for (size_t i = 0; i < kept.size(); ++i)
+    runner.make(after + static_cast<int>(i)) = kept_values ? kept_values[i] : kept[i]->get(tensors);
   for (const Step& step : steps) std::visit([&](const auto& s) { runner(s); }, step);
   for (int i : written) tensors[i].bump_version();
   std::vector<Tensor> results;

@@ -164,9 +164,10 @@ struct Program {
     return replay ? replay->run(*this, tensors.data()) : execute(tensors.data(), nullptr, tensors.data());
   }
   // Runs step by step. States of random streams are rows of `states`, if that is given, and else fresh.
-  // `owned` are the inputs, if those may be let go of.
-  std::vector<Tensor> execute(const Tensor* tensors, const Tensor* states = nullptr,
-                              Tensor* owned = nullptr) const;
+  // `owned` are the inputs, if those may be let go of; `kept_values` what `kept` is for them, if that is
+  // known.
+  std::vector<Tensor> execute(const Tensor* tensors, const Tensor* states = nullptr, Tensor* owned = nullptr,
+                              const Tensor* kept_values = nullptr) const;
 };
 
 }  // namespace fl::compiled

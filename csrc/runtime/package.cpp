@@ -15,6 +15,13 @@ namespace {
 constexpr size_t kMostInstances = 256;  // sizes that are held; when there are more, all are forgotten
 constexpr int64_t kAlignment = 64;
 
+// A tensor whose writes are counted, also where it is made in inference mode.
+Tensor watched(Tensor tensor) {
+  tensor->inference = false;
+  tensor->refresh();
+  return tensor;
+}
+
 // A constant where it lies in the archive.
 Tensor constant_in(const std::shared_ptr<const Bytes>& bytes, const Archive::Member& weights,
                    const ConstantEntry& entry) {
@@ -42,8 +49,7 @@ Tensor constant_in(const std::shared_ptr<const Bytes>& bytes, const Archive::Mem
   tensor->storage->resizable = false;
   tensor->sizes = entry.sizes;
   tensor->strides = entry.strides;
-  tensor->refresh();
-  return tensor;
+  return watched(tensor);
 }
 
 std::string text_of(const Archive& archive, const char* path) {
@@ -91,7 +97,8 @@ Package::Package(const std::shared_ptr<const Bytes>& bytes) : bytes_(bytes) {
   FL_CHECK(!plan_.variants.empty(), "[package] expected a plan for some sizes, got none");
   signature_ = text_of(archive, kSignaturePath);
   metadata_ = text_of(archive, kMetadataPath);
-  constants_ = std::make_shared<const std::vector<Tensor>>(plan_.tensors);
+  number_kept_values();
+  constants_ = std::make_shared<const ConstantSet>(plan_.tensors, kept_.size());
   instances_ = std::make_shared<const Instances>();
 }
 
@@ -119,7 +126,17 @@ std::vector<std::vector<compiled::InputSpec>> Package::samples() const {
 }
 
 std::vector<Tensor> Package::constant_tensors() const {
-  return *std::atomic_load(&constants_);
+  return std::atomic_load(&constants_)->tensors();
+}
+
+void Package::number_kept_values() {
+  std::set<const compiled::KeptValue*> known;
+  for (const PlanVariant& variant : plan_.variants)
+    for (const auto& kept_value : variant.plan.model->forward.kept)
+      if (known.insert(kept_value.get()).second) {
+        kept_value->place = kept_.size();
+        kept_.push_back(kept_value);
+      }
 }
 
 void Package::check_inputs(const std::vector<Tensor>& inputs) const {
@@ -216,13 +233,37 @@ Package::Instance Package::instance_for(const std::vector<Tensor>& inputs) const
   return instance;
 }
 
+// The constants, and what a program keeps of them.
+std::shared_ptr<const ConstantSet> Package::constants_for(const compiled::Program& program,
+                                                          std::vector<Tensor>& kept_values) const {
+  std::shared_ptr<const ConstantSet> constants = std::atomic_load(&constants_);
+  kept_values.reserve(program.kept.size());
+  while (kept_values.size() < program.kept.size()) {
+    Tensor value = constants->value(*program.kept[kept_values.size()]);
+    if (value.defined()) {
+      kept_values.push_back(std::move(value));
+      continue;
+    }
+    // A constant was written where it lies: begin again with a set that knows it.
+    kept_values.clear();
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (constants_ == constants)
+      std::atomic_store(&constants_,
+                        std::make_shared<const ConstantSet>(*constants, constants->tensors(), kept_));
+    constants = constants_;
+  }
+  return constants;
+}
+
 std::vector<Tensor> Package::run(const std::vector<Tensor>& inputs) const {
   check_inputs(inputs);
   const Instance instance = instance_for(inputs);
-  const std::shared_ptr<const std::vector<Tensor>> constants = std::atomic_load(&constants_);
+  std::vector<Tensor> kept_values;
+  const std::shared_ptr<const ConstantSet> constants = constants_for(instance->forward, kept_values);
   const auto count = static_cast<size_t>(plan_.input_constants);
-  std::vector<Tensor> tensors(constants->begin(), constants->begin() + plan_.input_constants);
+  std::vector<Tensor> tensors;
   tensors.reserve(count + inputs.size());
+  tensors.assign(constants->tensors().begin(), constants->tensors().begin() + plan_.input_constants);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Dims& strides = instance->inputs[count + i].strides;
     if (inputs[i].strides() == IntSpan(strides)) {
@@ -233,12 +274,12 @@ std::vector<Tensor> Package::run(const std::vector<Tensor>& inputs) const {
     copy_into(laid, inputs[i]);
     tensors.push_back(laid);
   }
-  return instance->forward.execute(tensors.data());
+  return instance->forward.execute(tensors.data(), nullptr, nullptr, kept_values.data());
 }
 
 void Package::update(const std::vector<std::pair<std::string, Tensor>>& constants, bool in_place) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  auto next = std::make_shared<std::vector<Tensor>>(*constants_);
+  std::vector<Tensor> next = constants_->tensors();
   for (const auto& [name, tensor] : constants) {
     const auto entry = std::find_if(plan_.constants.begin(), plan_.constants.end(),
                                     [&, &wanted = name](const ConstantEntry& c) { return c.name == wanted; });
@@ -252,14 +293,14 @@ void Package::update(const std::vector<std::pair<std::string, Tensor>>& constant
         ", got ",
         tensor.defined() ? message(name_of(tensor.dtype()), " ", tensor.sizes()) : std::string("nothing"));
     if (in_place && tensor.strides() == IntSpan(entry->strides)) {
-      (*next)[index] = tensor;
+      next[index] = tensor;
       continue;
     }
-    Tensor copy = empty_strided(entry->sizes, entry->strides, {entry->dtype, Device{}});
+    const Tensor copy = watched(empty_strided(entry->sizes, entry->strides, {entry->dtype, Device{}}));
     copy_into(copy, tensor);
-    (*next)[index] = copy;
+    next[index] = copy;
   }
-  std::atomic_store(&constants_, std::shared_ptr<const std::vector<Tensor>>(std::move(next)));
+  std::atomic_store(&constants_, std::make_shared<const ConstantSet>(*constants_, std::move(next), kept_));
 }
 
 }  // namespace fl::runtime

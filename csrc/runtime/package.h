@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/constant_set.h"
 #include "runtime/kernel_library.h"
 #include "runtime/package_plan.h"
 
@@ -61,12 +62,16 @@ class Package {
   void check_inputs(const std::vector<Tensor>& inputs) const;
   Instance instance_for(const std::vector<Tensor>& inputs) const;
   Instance instantiate(const std::vector<Tensor>& inputs) const;
+  std::shared_ptr<const ConstantSet> constants_for(const compiled::Program& program,
+                                                   std::vector<Tensor>& kept_values) const;
+  void number_kept_values();
 
   std::shared_ptr<const Bytes> bytes_;  // that constants lie in
   std::shared_ptr<const KernelLibrary> kernels_;
   PackagePlan plan_;
   std::string signature_, metadata_;
-  std::shared_ptr<const std::vector<Tensor>> constants_;  // replaced as a whole
+  ConstantSet::KeptValues kept_;                          // of all plans
+  mutable std::shared_ptr<const ConstantSet> constants_;  // replaced as a whole
   mutable std::shared_ptr<const Instances> instances_;    // replaced as a whole
   mutable std::mutex mutex_;                              // of those who replace
 };

@@ -42,6 +42,7 @@ class Writer {
     length(value.size());
     raw(value.data(), value.size());
   }
+  size_t position() const { return bytes.size(); }
   void constant(Tensor& tensor) {
     for (size_t i = 0; i < constants_.size(); ++i) {
       if (!constants_[i].same(tensor)) continue;
@@ -104,8 +105,14 @@ class Reader {
     tensor = constants_[static_cast<size_t>(index)];
   }
   bool at_end() const { return at_ == bytes_.size(); }
+  size_t position() const { return at_; }
+  // What other plans keep is written again for each: the same bytes since `begin` are the same value.
+  std::shared_ptr<KeptValue> shared(size_t begin, const std::shared_ptr<KeptValue>& value) {
+    return kept_.try_emplace(bytes_.substr(begin, at_ - begin), value).first->second;
+  }
 
  private:
+  std::unordered_map<std::string_view, std::shared_ptr<KeptValue>> kept_;
   std::string_view bytes_;
   const std::vector<Entry>& entries_;
   const std::vector<Tensor>& constants_;
@@ -419,10 +426,14 @@ void exchange(A& a, Program& program, int depth = 0) {
   for (Tensor& constant : program.constants) a.constant(constant);
   program.kept.resize(a.length(program.kept.size()));
   for (auto& kept_value : program.kept) {
+    [[maybe_unused]] const size_t begin = a.position();
     if constexpr (A::reads) kept_value = std::make_shared<KeptValue>();
     exchange(a, kept_value->inputs);
     exchange(a, kept_value->program, depth + 1);
-    if constexpr (A::reads) kept_value->program.lay_out();
+    if constexpr (A::reads) {
+      kept_value->program.lay_out();
+      kept_value = a.shared(begin, kept_value);
+    }
   }
   exchange(a, program.steps);
   exchange(a, program.outputs);

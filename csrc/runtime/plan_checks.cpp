@@ -235,6 +235,8 @@ void check_plan(const PackagePlan& plan) {
                 "an input of another kind");
     }
     ProgramCheck(program).run();
+    for (const auto& kept_value : program.kept)
+      for (int i : kept_value->inputs) require(i < plan.input_constants, "a kept value of inputs");
   }
 }
 

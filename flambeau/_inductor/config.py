@@ -21,6 +21,8 @@ dump_folder = os.environ.get("FLAMBEAU_DUMP") or None
 epilogue_fusion = True
 # Without derivatives, what is computed from parameters alone is computed once and kept, until one is written (`freezing.py`).
 freezing = False
+# Programs are for other processors, too: nothing in them may depend on what this one can do.
+portable = False
 # What forward saves for backward, as a fraction; None: as flambeau._functorch.config says.
 memory_budget: float | None = None
 # Intermediate results lie in one arena and take the places of what dies; otherwise each has memory of its own, in which

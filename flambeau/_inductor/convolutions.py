@@ -198,7 +198,7 @@ class _Prepacking(_AfterConvolutions):
 
 
 def _is_prepackable(arguments: dict[str, Any], result: RecordedValue) -> bool:
-    is_quick = fl._C._cpu_capability() in ("avx512_bf16", "amx")
+    is_quick = fl._C._cpu_capability() in ("avx512_bf16", "amx") and not config.portable
     return (
         is_quick
         and result.dtype is fl.bfloat16

@@ -241,3 +241,107 @@ def test_command(tmp_path):
     command = [sys.executable, "-m", "flambeau", "package", f"{tmp_path}/model.py:make", "-o", str(target)]
     assert "MB in" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert aoti_load_package(target)(fl.zeros(1, 3)).shape == (1, 2)
+
+
+class Normalized(nn.Module):
+    """A convolution with a norm behind it, and a product: what packages compute from weights alone, once."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.head = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Linear(8, 5)
+        self.norm.running_mean.uniform_()
+        self.norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, x):
+        return self.head(self.norm(self.conv(x)).relu().mean((2, 3)))
+
+
+@pytest.fixture
+def normalized(tmp_path):
+    model = Normalized().eval()
+    program = export(model, (fl.randn(4, 3, 8, 8),), dynamic_shapes=({0: Dim("batch", min=1, max=20)},))
+    path = tmp_path / "normalized.pt2"
+    aoti_compile_and_package(program, package_path=path)
+    return model, path
+
+
+@fl.no_grad()
+def test_what_is_kept_of_constants_follows_their_updates(normalized):
+    model, path = normalized
+    package, x = aoti_load_package(path), fl.randn(6, 3, 8, 8)
+    assert any("_product_packed" in name for name in _C._package_operators(package._package))
+    check(model, package, x)
+    other = Normalized().eval()
+    package.load_constants({"head.weight": other.head.weight}, check_full_update=False)
+    model.head.weight.copy_(other.head.weight)
+    check(model, package, x)
+    package.load_constants(other.state_dict(), check_full_update=True)
+    check(other, package, x)
+    check(other, package, fl.randn(2, 3, 8, 8))
+
+
+@fl.no_grad()
+@pytest.mark.parametrize("memory", ["own", "foreign", "data", "inference"])
+def test_constants_that_are_written_in_place_are_seen(normalized, memory):
+    model, path = normalized
+    package, x = aoti_load_package(path), fl.randn(6, 3, 8, 8)
+    weight = model.head.weight.detach()
+    if memory == "foreign":
+        weight = fl.from_numpy(weight.numpy().copy())
+    if memory == "data":
+        weight = weight.clone().data
+    if memory == "inference":
+        with fl.inference_mode():
+            weight = weight.clone()
+    package.load_constants({"head.weight": weight}, check_full_update=False, user_managed=True)
+    check(model, package, x)
+    with fl.inference_mode():
+        if memory == "foreign":
+            weight.numpy()[...] *= 2
+        else:
+            weight *= 2
+    model.head.weight.copy_(weight)
+    check(model, package, x)
+
+
+def test_packages_loaded_in_inference_mode_keep_what_they_computed(normalized):
+    model, path = normalized
+    with fl.inference_mode():
+        package, x = aoti_load_package(path), fl.randn(6, 3, 8, 8)
+        check(model, package, x)
+        package.load_constants(model.state_dict(), check_full_update=True)
+        check(model, package, x)
+
+
+@fl.no_grad()
+def test_constants_change_while_threads_run(normalized):
+    model, path = normalized
+    package, x = aoti_load_package(path), fl.randn(6, 3, 8, 8)
+    other = Normalized().eval()
+    expected, failures = [model(x), other(x)], []
+
+    def work():
+        for _ in range(30):
+            result = package(x)
+            if not any(fl.allclose(result, e, atol=1e-4) for e in expected):
+                failures.append(result)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for i in range(20):
+        package.load_constants((model, other)[i % 2].state_dict(), check_full_update=True)
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+@fl.no_grad()
+def test_weights_may_stay_as_they_are(tmp_path):
+    model = Mlp().eval()
+    path = tmp_path / "plain.pt2"
+    program = export(model, (fl.randn(4, 6),), dynamic_shapes=({0: Dim("batch", min=1, max=20)},))
+    aoti_compile_and_package(program, package_path=path, inductor_configs={"freezing": False})
+    package = aoti_load_package(path)
+    assert not any("packed" in name for name in _C._package_operators(package._package))
+    check(model, package, fl.randn(7, 6))

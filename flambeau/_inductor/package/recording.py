@@ -63,7 +63,7 @@ class ProgramFunction:
         signature = program.graph_signature
         self.program = program
         self.module = copy.deepcopy(program.graph_module)
-        self.is_quantized = compute_with_integers(self.module, differentiated=False)
+        compute_with_integers(self.module, differentiated=False)
         self.members: list[tuple[str, Any]] = []
         self.inputs: list[UserInput] = []
         self.order: list[Any] = []  # of the graph's inputs: ("member", i), ("input", i) or ("value", v)

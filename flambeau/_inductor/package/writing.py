@@ -44,8 +44,6 @@ def compile_package(
     for this machine's kind of processor, and for the given ones besides ("aarch64")."""
     settings, metadata = _settings(configs or {})
     function = ProgramFunction(program)
-    if function.is_quantized:
-        settings.setdefault("freezing", True)  # weights are packed once
     with build.collecting() as collection:
         recording, groups = record(function, settings)
     objects = collection.objects(dict.fromkeys((*INSTRUCTION_SETS, *processors))) if collection.kernels else {}
@@ -83,8 +81,8 @@ def _settings(configs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Settings of the compiler, and what the package says about itself."""
     metadata = {str(k): str(v) for k, v in dict(configs.get("aot_inductor.metadata") or {}).items()}
     options = {k: v for k, v in configs.items() if not k.startswith(_IGNORED)}
-    settings = dict(config.resolve(None, options))
-    settings["max_autotune"] = False  # kernels are built for processors that are not here to measure them
+    settings = {"freezing": True, **config.resolve(None, options)}  # weights are packed once
+    settings |= {"max_autotune": False, "portable": True}  # it runs on processors that are not here to be measured
     return settings, metadata
 
 
