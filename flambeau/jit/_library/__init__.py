@@ -1,7 +1,7 @@
 """What scripts call besides operators: `nn.functional` and the layers of `nn`, written in the language of scripts.
 
 A function that is one of ATen's operators needs nothing here. `derived.py` writes those that differ from an operator in the names or
-order of their arguments; the others, which are native or use what TorchScript lacks, are written here in terms of ATen's operators. Functions are found by the name a program uses, forward methods by the class of the layer.
+order of their arguments, `pooling.py` pools of one to three dimensions; the others, which are native or use what TorchScript lacks, are written here in terms of ATen's operators. Functions are found by the name a program uses, forward methods by the class of the layer.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def library_function(key: str) -> Any:
     if space == "functional":
         from flambeau.jit._library import attention, derived, functional, pooling, resizing
 
-        modules = (functional, attention, resizing, pooling)
+        modules = (functional, attention, resizing)
         written = next((vars(m)[name] for m in modules if name in m.__all__), None)
-        function = written or derived.derived_function(name)
+        function = written or pooling.pooling_function(name) or derived.derived_function(name)
         prefix = "__torch__.torch.nn.functional"
     elif space == "torch":
         from flambeau.jit._library import tensors as module

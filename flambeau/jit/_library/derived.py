@@ -104,7 +104,6 @@ def _head(parameter: inspect.Parameter, kind: str) -> str:
 
 
 def _compiled(name: str, heads: list[str], operator: str, arguments: str, inplace: bool) -> Any:
-    """A Python function with source that can be read again."""
     call = f"aten.{operator}({arguments})"
     lines = [f"result = {call}"]
     if inplace:
@@ -112,9 +111,14 @@ def _compiled(name: str, heads: list[str], operator: str, arguments: str, inplac
     text = f"def {name}({', '.join(heads)}) -> Tensor:\n" + "".join(
         f"    {line}\n" for line in [*lines, "return result"]
     )
-    file = f"<flambeau.jit {name}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     scope: dict[str, Any] = {"aten": flambeau.ops.aten, "List": List, "Optional": Optional, "Tensor": Tensor}  # noqa: UP006
     scope |= {"reduction_code": reduction_code, "older_reduction_code": older_reduction_code}
+    return function_of(name, text, scope)
+
+
+def function_of(name: str, text: str, scope: dict[str, Any]) -> Any:
+    """The function that a text defines, with source that can be read again."""
+    file = f"<flambeau.jit {name}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     exec(compile(text, file, "exec"), scope)
     return scope[name]

@@ -5,7 +5,7 @@
 import flambeau
 from flambeau import Tensor
 from flambeau.jit._library.derived import reduction_code
-from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
+from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2
 
 aten = flambeau.ops.aten
 
@@ -13,8 +13,7 @@ __all__ = [
     "softsign", "tanhshrink", "logsigmoid", "softmax", "softmin", "log_softmax",
     "gumbel_softmax", "dropout1d", "dropout2d", "dropout3d", "batch_norm",
     "local_response_norm", "normalize", "embedding", "embedding_bag", "unfold", "fold",
-    "max_pool1d", "max_pool2d", "max_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
-    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "lp_pool1d", "lp_pool2d", "max_unpool2d",
+    "lp_pool1d", "lp_pool2d", "max_unpool2d",
     "_verify_batch_size", "kl_div", "ctc_loss",
 ]  # fmt: skip
 
@@ -255,72 +254,6 @@ def fold(
 
 
 # ---------------------------------------------------------------------------------------------- pooling
-
-
-def max_pool1d(
-    input: Tensor,
-    kernel_size: BroadcastingList1[int],
-    stride: BroadcastingList1[int] | None = None,
-    padding: BroadcastingList1[int] = 0,
-    dilation: BroadcastingList1[int] = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor:
-    if stride is None:
-        stride = torch.jit.annotate(list[int], [])
-    return aten.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def max_pool2d(
-    input: Tensor,
-    kernel_size: BroadcastingList2[int],
-    stride: BroadcastingList2[int] | None = None,
-    padding: BroadcastingList2[int] = 0,
-    dilation: BroadcastingList2[int] = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor:
-    if stride is None:
-        stride = torch.jit.annotate(list[int], [])
-    return aten.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def max_pool3d(
-    input: Tensor,
-    kernel_size: BroadcastingList3[int],
-    stride: BroadcastingList3[int] | None = None,
-    padding: BroadcastingList3[int] = 0,
-    dilation: BroadcastingList3[int] = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Tensor:
-    if stride is None:
-        stride = torch.jit.annotate(list[int], [])
-    return aten.max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def adaptive_avg_pool1d(input: Tensor, output_size: BroadcastingList1[int]) -> Tensor:
-    return aten.adaptive_avg_pool1d(input, output_size)
-
-
-def adaptive_avg_pool2d(input: Tensor, output_size: BroadcastingList2[int]) -> Tensor:
-    return aten.adaptive_avg_pool2d(input, output_size)
-
-
-def adaptive_avg_pool3d(input: Tensor, output_size: BroadcastingList3[int]) -> Tensor:
-    return aten.adaptive_avg_pool3d(input, output_size)
-
-
-def adaptive_max_pool1d(input: Tensor, output_size: BroadcastingList1[int], return_indices: bool = False) -> Tensor:
-    return aten.adaptive_max_pool1d(input, output_size)[0]
-
-
-def adaptive_max_pool2d(input: Tensor, output_size: BroadcastingList2[int], return_indices: bool = False) -> Tensor:
-    return aten.adaptive_max_pool2d(input, output_size)[0]
-
-
-def adaptive_max_pool3d(input: Tensor, output_size: BroadcastingList3[int], return_indices: bool = False) -> Tensor:
-    return aten.adaptive_max_pool3d(input, output_size)[0]
 
 
 def lp_pool2d(
