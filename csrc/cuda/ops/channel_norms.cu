@@ -23,16 +23,16 @@ struct Of {
 
 // Calls f with the element type and the number of them that are read at once.
 template <class F>
-void by_type(DType dtype, bool together, const F& f) {
+void by_type(DType dtype, bool vectorized, const F& f) {
   switch (dtype) {
     case DType::Float:
-      return together ? f(Of<float, 4>()) : f(Of<float, 1>());
+      return vectorized ? f(Of<float, 4>()) : f(Of<float, 1>());
     case DType::Double:
-      return together ? f(Of<double, 2>()) : f(Of<double, 1>());
+      return vectorized ? f(Of<double, 2>()) : f(Of<double, 1>());
     case DType::BFloat16:
-      return together ? f(Of<__nv_bfloat16, 8>()) : f(Of<__nv_bfloat16, 1>());
+      return vectorized ? f(Of<__nv_bfloat16, 8>()) : f(Of<__nv_bfloat16, 1>());
     default:
-      return together ? f(Of<__half, 8>()) : f(Of<__half, 1>());
+      return vectorized ? f(Of<__half, 8>()) : f(Of<__half, 1>());
   }
 }
 
@@ -55,7 +55,7 @@ struct PlanePlan {
     a.per_plane = Divider(static_cast<uint32_t>(spatial / width));
     a.channels = channels;
     a.spatial = spatial;
-    const unsigned busy = (a.pieces.length + kTogether - 1) / kTogether;
+    const unsigned busy = (a.pieces.length + kUnrolled - 1) / kUnrolled;
     threads = std::min(kBlock, std::max(32u, (busy + 31) / 32 * 32));
     pieces = a.pieces.count;
   }
@@ -70,7 +70,7 @@ struct RowPlan {
     while (across < 32 && across < columns) across *= 2;
     block = dim3(across, kBlock / across);
     const int64_t tiles = (columns + across - 1) / across;
-    const int64_t most = std::max<int64_t>(1, rows / (block.y * kTogether));
+    const int64_t most = std::max<int64_t>(1, rows / (block.y * kUnrolled));
     a.pieces = divided(rows, std::min(most, std::max<int64_t>(1, kBlocksWanted / 2 / tiles)), 1);
     a.channels = channels;
     a.spatial = 1;
@@ -161,7 +161,7 @@ void batch_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
   const int64_t spatial = count / input.size(0);
   const bool rows = last || spatial == 1;
   const int64_t width = width_of(x);
-  const bool together =
+  const bool vectorized =
       (rows ? channels : spatial) % width == 0 && is_aligned(x.raw()) && is_aligned(out.raw());
   const cudaStream_t stream = current_stream();
   ChannelArgs a;
@@ -177,7 +177,7 @@ void batch_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
   a.running_var = numbers(variances);
   a.momentum = args[6].to_float();
   a.eps = args[7].to_float();
-  by_type(x.dtype(), together, [&](auto of) {
+  by_type(x.dtype(), vectorized, [&](auto of) {
     using T = typename decltype(of)::type;
     constexpr int V = decltype(of)::width;
     using A = typename AccumulateIn<T>::type;
@@ -255,8 +255,8 @@ void batch_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
   const int64_t spatial = count / input.size(0);
   const bool rows = last || spatial == 1, wanted = gradients.by_input.numel() > 0;
   const bool sums = training || gradients.by_weight.numel() > 0 || gradients.by_bias.numel() > 0;
-  const bool together = (rows ? channels : spatial) % width_of(x) == 0 && is_aligned(x.raw()) &&
-                        is_aligned(g.raw()) && (!wanted || is_aligned(gradients.by_input.raw()));
+  const bool vectorized = (rows ? channels : spatial) % width_of(x) == 0 && is_aligned(x.raw()) &&
+                          is_aligned(g.raw()) && (!wanted || is_aligned(gradients.by_input.raw()));
   const cudaStream_t stream = current_stream();
   ChannelArgs a;
   a.in = x.raw();
@@ -270,7 +270,7 @@ void batch_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
   a.grad_weight = numbers(gradients.by_weight);
   a.grad_bias = numbers(gradients.by_bias);
   if (!wanted && !sums) return;
-  by_type(x.dtype(), together, [&](auto of) {
+  by_type(x.dtype(), vectorized, [&](auto of) {
     using T = typename decltype(of)::type;
     constexpr int V = decltype(of)::width;
     using A = typename AccumulateIn<T>::type;
@@ -338,8 +338,8 @@ void group_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
   a.mean = numbers(mean);
   a.rstd = numbers(rstd);
   a.eps = args[7].to_float();
-  const bool together = s.spatial % width_of(x) == 0 && is_aligned(x.raw()) && is_aligned(out.raw());
-  by_type(x.dtype(), together, [&](auto of) {
+  const bool vectorized = s.spatial % width_of(x) == 0 && is_aligned(x.raw()) && is_aligned(out.raw());
+  by_type(x.dtype(), vectorized, [&](auto of) {
     using T = typename decltype(of)::type;
     constexpr int V = decltype(of)::width;
     using A = typename AccumulateIn<T>::type;
@@ -391,9 +391,9 @@ void group_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
   a.rstd = numbers(rstd);
   a.grad_weight = numbers(gradients.by_weight);
   a.grad_bias = numbers(gradients.by_bias);
-  const bool together = s.spatial % width_of(x) == 0 && is_aligned(x.raw()) && is_aligned(g.raw()) &&
-                        (!wanted || is_aligned(gradients.by_input.raw()));
-  by_type(x.dtype(), together, [&](auto of) {
+  const bool vectorized = s.spatial % width_of(x) == 0 && is_aligned(x.raw()) && is_aligned(g.raw()) &&
+                          (!wanted || is_aligned(gradients.by_input.raw()));
+  by_type(x.dtype(), vectorized, [&](auto of) {
     using T = typename decltype(of)::type;
     constexpr int V = decltype(of)::width;
     using A = typename AccumulateIn<T>::type;
@@ -401,15 +401,15 @@ void group_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
     const PlanePlan plan(a, planes, 1, s.spatial, V);
     const Scratch parts(sizeof(Pair<A>) * (planes * (a.pieces.count + 1) + groups), input.device().index,
                         stream);
-    Pair<A>*totals = parts.template as<Pair<A>>() + planes * a.pieces.count, *slopes = totals + planes;
+    Pair<A>*totals = parts.template as<Pair<A>>() + planes * a.pieces.count, *factors = totals + planes;
     a.parts = parts.get();
     a.folded = a.pieces;
     launch(plane_sums<T, V>, plan.grid(), plan.threads, stream, "group_norm", a);
-    launch(finish_groups<A>, warps_for(groups), kBlock, stream, "group_norm", a, totals, slopes, groups);
+    launch(finish_groups<A>, warps_for(groups), kBlock, stream, "group_norm", a, totals, factors, groups);
     if (a.grad_weight.data || a.grad_bias.data)
       launch(group_parameters<A>, warps_for(s.channels), kBlock, stream, "group_norm", a, totals, s.batch);
     if (!wanted) return;
-    a.parts = slopes;
+    a.parts = factors;
     a.folded = Pieces{};
     launch(plane_gradient<T, V, true>, plan.grid(), plan.threads, stream, "group_norm", a);
   });

@@ -10,7 +10,7 @@
 
 namespace fl::cuda {
 
-constexpr int kTogether = 4;      // loads of a thread that wait for memory at the same time
+constexpr int kUnrolled = 4;      // loads of a thread that wait for memory at the same time
 constexpr unsigned kBlock = 256;  // threads of a block, at most
 
 // A division of the items of a channel among blocks. An item is `width` elements.
@@ -70,19 +70,19 @@ template <class T, int V, bool with_gradient, class P, class F>
 __device__ __forceinline__ void walk(const ChannelArgs& a, uint32_t first, uint32_t end, uint32_t step,
                                      P place, F f) {
   using A = typename AccumulateIn<T>::type;
-  constexpr int together = with_gradient ? kTogether / 2 : kTogether;
-  for (uint32_t i = first; i < end; i += step * together) {
-    Pack<T, V> in[together], grad[together];
-    int64_t at[together];
+  constexpr int unrolled = with_gradient ? kUnrolled / 2 : kUnrolled;
+  for (uint32_t i = first; i < end; i += step * unrolled) {
+    Pack<T, V> in[unrolled], grad[unrolled];
+    int64_t at[unrolled];
 #pragma unroll
-    for (int u = 0; u < together; ++u) {
+    for (int u = 0; u < unrolled; ++u) {
       if (i + u * step >= end) break;
       at[u] = place(i + u * step);
       in[u] = read_pack<T, V>(a.in, at[u]);
       if constexpr (with_gradient) grad[u] = read_pack<T, V>(a.grad, at[u]);
     }
 #pragma unroll
-    for (int u = 0; u < together; ++u) {
+    for (int u = 0; u < unrolled; ++u) {
       if (i + u * step >= end) break;
       A x[V], g[V];
       in[u].get(x);
@@ -136,7 +136,7 @@ struct Pair {
 
 // By a warp, from the parts of a channel; in the first lane.
 template <class A>
-__device__ __forceinline__ Moments<A> fold_moments(const ChannelArgs& a, int64_t channel) {
+__device__ __forceinline__ Moments<A> reduce_moments(const ChannelArgs& a, int64_t channel) {
   Moments<A> m{0, 0, 0};
   const Pair<A>* parts = static_cast<const Pair<A>*>(a.parts) + channel * a.folded.count;
   for (uint32_t p = threadIdx.x % 32; p < a.folded.count; p += 32)
@@ -144,7 +144,7 @@ __device__ __forceinline__ Moments<A> fold_moments(const ChannelArgs& a, int64_t
   return warp_moments(m);
 }
 template <class A>
-__device__ __forceinline__ Pair<A> fold_sums(const ChannelArgs& a, int64_t channel) {
+__device__ __forceinline__ Pair<A> reduce_sums(const ChannelArgs& a, int64_t channel) {
   Pair<A> s{0, 0};
   const Pair<A>* parts = static_cast<const Pair<A>*>(a.parts) + channel * a.folded.count;
   for (uint32_t p = threadIdx.x % 32; p < a.folded.count; p += 32) {
@@ -169,12 +169,12 @@ __device__ __forceinline__ void keep_statistics(const ChannelArgs& a, int64_t ch
 
 // The gradient of an element is by_grad * g + by_distance * (x - mean) + constant.
 template <class A>
-struct Slopes {
+struct GradientFactors {
   A by_grad, by_distance, constant;
 };
 template <class A>
-__device__ __forceinline__ Slopes<A> slopes_of(const ChannelArgs& a, A rstd, A weight, Pair<A> sums,
-                                               bool training) {
+__device__ __forceinline__ GradientFactors<A> gradient_factors(const ChannelArgs& a, A rstd, A weight,
+                                                               Pair<A> sums, bool training) {
   const A scale = weight * rstd, share = training ? scale / A(a.count) : A(0);
   return {scale, -share * rstd * rstd * sums.second, -share * sums.first};
 }
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(kBlock, 4) plane_normalise(const __grid_consta
   if (threadIdx.x < 32) {
     A mean, variance;
     if (a.parts) {
-      const Moments<A> m = fold_moments<A>(a, channel);
+      const Moments<A> m = reduce_moments<A>(a, channel);
       mean = m.mean, variance = m.squares / m.count;
     } else {
       mean = a.running_mean.get<A>(channel, 0), variance = a.running_var.get<A>(channel, 1);
@@ -275,14 +275,14 @@ __global__ void __launch_bounds__(kBlock, 4) plane_sums(const __grid_constant__ 
 template <class T, int V, bool training>
 __global__ void __launch_bounds__(kBlock, 4) plane_gradient(const __grid_constant__ ChannelArgs a) {
   using A = typename AccumulateIn<T>::type;
-  __shared__ Slopes<A> shared;
+  __shared__ GradientFactors<A> shared;
   const uint32_t plane = blockIdx.x, channel = plane / a.members;
   if (threadIdx.x < 32) {
     const A rstd = a.rstd.get<A>(channel, 1), weight = a.weight.get<A>(plane % a.parameters, 1);
     if (a.folded.items) {
-      const Pair<A> sums = fold_sums<A>(a, plane);
+      const Pair<A> sums = reduce_sums<A>(a, plane);
       if (threadIdx.x == 0) {
-        shared = slopes_of<A>(a, rstd, weight, sums, training);
+        shared = gradient_factors<A>(a, rstd, weight, sums, training);
         if (blockIdx.y == 0) {
           a.grad_weight.put<A>(plane, sums.second * rstd);
           a.grad_bias.put<A>(plane, sums.first);
@@ -296,7 +296,7 @@ __global__ void __launch_bounds__(kBlock, 4) plane_gradient(const __grid_constan
   if (!a.out) return;
   const A mean = a.mean.get<A>(channel, 0);
   __syncthreads();
-  const Slopes<A> s = shared;
+  const GradientFactors<A> s = shared;
   walk<T, V, true>(
       a, a.pieces.begin(blockIdx.y) + threadIdx.x, a.pieces.end(blockIdx.y), blockDim.x,
       [&](uint32_t i) { return place_of<V>(a, plane, i); },
@@ -328,13 +328,13 @@ struct Affine {
 template <class A>
 struct Gradient {
   A mean;
-  Slopes<A> slopes;
+  GradientFactors<A> factors;
 };
 
 // The sums of all lines of a block become parts, as finish(channel, sums) makes them.
 template <int V, class A, class F>
-__device__ __forceinline__ void fold_lines(const ChannelArgs& a, Pair<A>* shared, const A (&first)[V],
-                                           const A (&second)[V], F finish) {
+__device__ __forceinline__ void reduce_lines(const ChannelArgs& a, Pair<A>* shared, const A (&first)[V],
+                                             const A (&second)[V], F finish) {
   const uint32_t across = blockDim.x * V;
 #pragma unroll
   for (int j = 0; j < V; ++j) shared[threadIdx.y * across + threadIdx.x * V + j] = {first[j], second[j]};
@@ -374,7 +374,7 @@ __global__ void __launch_bounds__(kBlock, 3) row_moments(const __grid_constant__
                         }
                       });
   }
-  fold_lines<V>(a, shared, sum, squares, [&](int64_t c, Pair<A> sums) {
+  reduce_lines<V>(a, shared, sum, squares, [&](int64_t c, Pair<A> sums) {
     A first[1];
     read_pack<T, 1>(a.in, int64_t(begin) * a.channels + c).get(first);
     const Moments<A> m = Distances<A>{first[0], sums.first, sums.second}.moments(A(end - begin));
@@ -387,7 +387,7 @@ template <class A>
 __global__ void __launch_bounds__(kBlock) finish_moments(const __grid_constant__ ChannelArgs a) {
   const int64_t channel = int64_t(blockIdx.x) * (kBlock / 32) + threadIdx.x / 32;
   if (channel >= a.channels) return;
-  const Moments<A> m = fold_moments<A>(a, channel);
+  const Moments<A> m = reduce_moments<A>(a, channel);
   if (threadIdx.x % 32 == 0) keep_statistics<A>(a, channel, m.mean, m.squares / m.count);
 }
 
@@ -443,7 +443,7 @@ __global__ void __launch_bounds__(kBlock, 3) row_sums(const __grid_constant__ Ch
             product[j] += g[j] * (x[j] - mean[j]);
           }
         });
-  fold_lines<V>(a, shared, sum, product, [](int64_t, Pair<A> sums) { return sums; });
+  reduce_lines<V>(a, shared, sum, product, [](int64_t, Pair<A> sums) { return sums; });
 }
 
 // A warp for each channel; `totals` are its sums.
@@ -452,7 +452,7 @@ __global__ void __launch_bounds__(kBlock)
     finish_sums(const __grid_constant__ ChannelArgs a, Pair<A>* const totals) {
   const int64_t channel = int64_t(blockIdx.x) * (kBlock / 32) + threadIdx.x / 32;
   if (channel >= a.channels) return;
-  const Pair<A> sums = fold_sums<A>(a, channel);
+  const Pair<A> sums = reduce_sums<A>(a, channel);
   if (threadIdx.x % 32) return;
   totals[channel] = sums;
   a.grad_weight.put<A>(channel, sums.second * a.rstd.get<A>(channel, 1));
@@ -464,17 +464,18 @@ __global__ void __launch_bounds__(kBlock, 3) row_gradient(const __grid_constant_
   using A = typename AccumulateIn<T>::type;
   __shared__ Gradient<A> shared[32 * V];
   share_channels<V>(a, shared, [&](int64_t c) {
-    return Gradient<A>{a.mean.get<A>(c, 0), slopes_of<A>(a, a.rstd.get<A>(c, 1), a.weight.get<A>(c, 1),
-                                                         static_cast<const Pair<A>*>(a.parts)[c], training)};
+    return Gradient<A>{a.mean.get<A>(c, 0),
+                       gradient_factors<A>(a, a.rstd.get<A>(c, 1), a.weight.get<A>(c, 1),
+                                           static_cast<const Pair<A>*>(a.parts)[c], training)};
   });
   const int64_t channel = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * V;
   if (channel >= a.channels) return;
   A mean[V];
-  Slopes<A> s[V];
+  GradientFactors<A> s[V];
 #pragma unroll
   for (int j = 0; j < V; ++j) {
     mean[j] = shared[threadIdx.x * V + j].mean;
-    s[j] = shared[threadIdx.x * V + j].slopes;
+    s[j] = shared[threadIdx.x * V + j].factors;
   }
   walk<T, V, true>(
       a, a.pieces.begin(blockIdx.y) + threadIdx.y, a.pieces.end(blockIdx.y), blockDim.y,
@@ -494,7 +495,7 @@ __global__ void __launch_bounds__(kBlock, 3) row_gradient(const __grid_constant_
 // the mean and the constants; `totals` are the planes' sums.
 template <class A>
 __global__ void __launch_bounds__(kBlock)
-    finish_groups(const __grid_constant__ ChannelArgs a, Pair<A>* const totals, Pair<A>* const slopes,
+    finish_groups(const __grid_constant__ ChannelArgs a, Pair<A>* const totals, Pair<A>* const factors,
                   const int64_t groups) {
   const int64_t group = int64_t(blockIdx.x) * (kBlock / 32) + threadIdx.x / 32;
   if (group >= groups) return;
@@ -516,7 +517,7 @@ __global__ void __launch_bounds__(kBlock)
   second = warp_fold(second, Sum{});
   if (threadIdx.x % 32) return;
   const A rstd = a.rstd.get<A>(group, 1), share = rstd / A(a.count);
-  slopes[group] = {-share * rstd * rstd * second, -share * first};
+  factors[group] = {-share * rstd * rstd * second, -share * first};
 }
 
 // The gradients of the parameters; a warp for each channel.

@@ -82,7 +82,7 @@ struct Extremes {
 // ---------------------------------------------------------------- lines in parts
 
 // Element i of a line lies at line / inner * n * inner + line % inner + i * inner.
-struct Cut {
+struct LineParts {
   int64_t lines, n, inner;
   int64_t part;  // elements of a part
   int parts;     // of a line
@@ -94,7 +94,8 @@ constexpr int kPer = 8;  // elements of a thread at a time
 // elements.
 template <class R, int kThreads>
 __global__ void __launch_bounds__(kThreads)
-    fold_parts(const __grid_constant__ R r, const __grid_constant__ Cut c, typename R::Value* folds) {
+    reduce_parts(const __grid_constant__ R r, const __grid_constant__ LineParts c,
+                 typename R::Value* partials) {
   using Value = typename R::Value;
   using Reduce = cub::BlockReduce<Value, kThreads>;
   __shared__ typename Reduce::TempStorage shared;
@@ -111,14 +112,15 @@ __global__ void __launch_bounds__(kThreads)
     }
 #pragma unroll
   for (int j = 1; j < kPer; ++j) v[0] = r(v[0], v[j]);
-  const Value whole = Reduce(shared).Reduce(v[0], r);
-  if (threadIdx.x == 0) folds[blockIdx.x] = whole;
+  const Value total = Reduce(shared).Reduce(v[0], r);
+  if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 
 // The same blocks with the accumulated values, which begin with those of the parts before.
 template <class R, int kThreads>
 __global__ void __launch_bounds__(kThreads)
-    scan_parts(const __grid_constant__ R r, const __grid_constant__ Cut c, const typename R::Value* folds) {
+    scan_parts(const __grid_constant__ R r, const __grid_constant__ LineParts c,
+               const typename R::Value* partials) {
   using Value = typename R::Value;
   using Scan = cub::BlockScan<Value, kThreads>;
   using Exchange = cub::BlockExchange<Value, kThreads, kPer>;
@@ -131,7 +133,7 @@ __global__ void __launch_bounds__(kThreads)
   Value carry = r.nothing(), total;
   for (int first = 0; first < part; first += kThreads) {
     const int p = first + static_cast<int>(threadIdx.x);
-    Value v = p < part ? folds[line * c.parts + p] : r.nothing();
+    Value v = p < part ? partials[line * c.parts + p] : r.nothing();
     Scan(shared.scan).InclusiveScan(v, v, r, total);
     carry = r(carry, total);
     __syncthreads();
@@ -163,12 +165,13 @@ __global__ void __launch_bounds__(kThreads)
 // A thread for each part of a line: for lines that lie side by side, and for short ones.
 template <class R, bool write>
 __global__ void __launch_bounds__(256)
-    scan_beside(const __grid_constant__ R r, const __grid_constant__ Cut c, typename R::Value* folds) {
+    scan_beside(const __grid_constant__ R r, const __grid_constant__ LineParts c,
+                typename R::Value* partials) {
   const int64_t line = int64_t(blockIdx.x) * 256 + threadIdx.x;
   const int part = static_cast<int>(blockIdx.y);
   if (line >= c.lines || (!write && part + 1 == c.parts)) return;
   typename R::Value carry = r.nothing();
-  for (int p = 0; write && p < part; ++p) carry = r(carry, folds[p * c.lines + line]);
+  for (int p = 0; write && p < part; ++p) carry = r(carry, partials[p * c.lines + line]);
   const int64_t begin = part * c.part, stop = begin + c.part, end = stop < c.n ? stop : c.n;
   int64_t at = line / c.inner * c.n * c.inner + line % c.inner + begin * c.inner;
 #pragma unroll 4
@@ -176,7 +179,7 @@ __global__ void __launch_bounds__(256)
     carry = r(carry, r.get(at, i));
     if (write) r.put(at, carry);
   }
-  if (!write) folds[part * c.lines + line] = carry;
+  if (!write) partials[part * c.lines + line] = carry;
 }
 
 constexpr int64_t kShort = 16;  // lines up to this length are taken by a thread each
@@ -197,23 +200,23 @@ void scan(const char* op, const R& r, int64_t lines, int64_t n, int64_t inner, i
   const int64_t wanted = int64_t(properties(device).multiProcessorCount) * (threads ? 1024 : 8);
   const int64_t parts =
       n < 4 * piece ? 1 : std::min({(wanted + lines - 1) / lines, n / piece, int64_t(1024)});
-  Cut c{lines, n, inner, ((n + parts - 1) / parts + piece - 1) / piece * piece, 1};
+  LineParts c{lines, n, inner, ((n + parts - 1) / parts + piece - 1) / piece * piece, 1};
   c.parts = static_cast<int>((n + c.part - 1) / c.part);
   const dim3 grid = threads ? dim3(static_cast<unsigned>((lines + 255) / 256), unsigned(c.parts))
                             : dim3(static_cast<unsigned>(lines * c.parts));
   FL_CHECK(lines * c.parts < int64_t(1) << 31, "[", op, "] expected fewer than 2**31 lines on CUDA, got ",
            lines);
-  Scratch folds(c.parts > 1 ? lines * c.parts * sizeof(Value) : 0, device, stream);
-  const auto go = [&](auto fold, auto write, unsigned block) {
-    if (c.parts > 1) launch(fold, grid, block, stream, op, r, c, folds.as<Value>());
-    launch(write, grid, block, stream, op, r, c, folds.as<Value>());
+  Scratch partials(c.parts > 1 ? lines * c.parts * sizeof(Value) : 0, device, stream);
+  const auto go = [&](auto reduce, auto write, unsigned block) {
+    if (c.parts > 1) launch(reduce, grid, block, stream, op, r, c, partials.as<Value>());
+    launch(write, grid, block, stream, op, r, c, partials.as<Value>());
   };
   if (threads)
     go(scan_beside<R, false>, scan_beside<R, true>, 256);
   else if (piece == 64 * kPer)
-    go(fold_parts<R, 64>, scan_parts<R, 64>, 64);
+    go(reduce_parts<R, 64>, scan_parts<R, 64>, 64);
   else
-    go(fold_parts<R, 256>, scan_parts<R, 256>, 256);
+    go(reduce_parts<R, 256>, scan_parts<R, 256>, 256);
 }
 
 // The tensor as it is scanned, and the way back for results.
