@@ -248,7 +248,8 @@ std::vector<Tensor> Replay::replay(const Program& program, const Tensor* tensors
     tensors[i].bump_version();
   }
   for (const Ref<Storage>& block : recording_->blocks)
-    lent_.push_back(Storage::adopt(block->data, block->bytes, block->device, [kept = recording_](void*) {}));
+    lent_.push_back(
+        Storage::adopt(block->data, block->bytes, block->device, [recording = recording_](void*) {}));
   std::vector<Tensor> results;
   results.reserve(recording_->outputs.size());
   for (size_t k = 0; k < recording_->outputs.size(); ++k) {

@@ -53,7 +53,7 @@ class Interpreter {
   Object join(const Node& n);
   Object function(const Node& n);
   Objects sequence(const Node& n);
-  void each(const Node& n, size_t loop, size_t first, Object& made);
+  void each(const Node& n, size_t loop, size_t first, Object& collection);
   void assign(const Node& target, const Object& value);
   void unpack(const Node& target, const Objects& values);
   Flow with(const Node& n);

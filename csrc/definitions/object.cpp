@@ -38,10 +38,10 @@ Object from_scalar(const Scalar& scalar) {
     default:
       break;
   }
-  Object made(scalar.re);
-  made.type = Type::Complex;
-  made.imaginary = scalar.im;
-  return made;
+  Object complex(scalar.re);
+  complex.type = Type::Complex;
+  complex.imaginary = scalar.im;
+  return complex;
 }
 
 namespace {

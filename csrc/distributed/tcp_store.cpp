@@ -142,13 +142,13 @@ class TcpServer {
   }
 
   void receive(int socket) {
-    auto found = clients_.find(socket);
-    if (found == clients_.end()) return;
+    auto client = clients_.find(socket);
+    if (client == clients_.end()) return;
     char buffer[65536];
     for (;;) {
       const ssize_t got = recv(socket, buffer, sizeof buffer, 0);
       if (got > 0) {
-        found->second.input.append(buffer, static_cast<size_t>(got));
+        client->second.input.append(buffer, static_cast<size_t>(got));
         if (got < static_cast<ssize_t>(sizeof buffer)) break;
         continue;
       }
@@ -159,7 +159,7 @@ class TcpServer {
     }
     try {
       size_t used = 0;
-      std::string& input = found->second.input;
+      std::string& input = client->second.input;
       while (auto frame = decode(input.data() + used, input.size() - used)) {
         used += frame->second;
         handle(socket, std::move(frame->first));
@@ -199,16 +199,16 @@ class TcpServer {
   }
 
   void answer(int socket, uint64_t id, const Values& values) {
-    auto found = clients_.find(socket);
-    if (found == clients_.end()) return;
-    found->second.output += encode(id, 0, values);
+    auto client = clients_.find(socket);
+    if (client == clients_.end()) return;
+    client->second.output += encode(id, 0, values);
     flush(socket);
   }
 
   void flush(int socket) {
-    auto found = clients_.find(socket);
-    if (found == clients_.end()) return;
-    std::string& output = found->second.output;
+    auto client = clients_.find(socket);
+    if (client == clients_.end()) return;
+    std::string& output = client->second.output;
     while (!output.empty()) {
       const ssize_t sent = send(socket, output.data(), output.size(), MSG_NOSIGNAL);
       if (sent <= 0) return;  // poll says when there is room, or that the client is gone

@@ -311,7 +311,7 @@ void Recorder::run_meta(const Operator& op, const Value* args, std::vector<Tenso
 }
 
 void Recorder::take_results(const Operator& op, const Value* args, const std::vector<Tensor>& twins,
-                            Value* results, Call& call, std::vector<TracedResult>& made) {
+                            Value* results, Call& call, std::vector<TracedResult>& traced) {
   struct Original {
     int position, element;
     Tensor tensor;
@@ -320,19 +320,19 @@ void Recorder::take_results(const Operator& op, const Value* args, const std::ve
   each_tensor(op, args, [&](int i, int k, const Tensor& t) { originals.push_back({i, k, t}); });
   using Kind = TracedResult::Kind;
   const auto take = [&](const Tensor& meta) -> Tensor {
-    const int place = static_cast<int>(made.size());
+    const int place = static_cast<int>(traced.size());
     Window w{-1, meta.dtype(), Dims(meta.sizes()), Dims(meta.strides()), meta.offset()};
     for (size_t i = 0; i < twins.size(); ++i) {
       const Original& o = originals[i];
       const bool same = twins[i].same(meta);
       if (!same && (twins[i]->storage.get() != meta->storage.get() || !is_here(o.tensor))) continue;
-      made.push_back({same ? Kind::Argument : Kind::View, o.position, o.element, std::move(w)});
-      return same ? o.tensor : window_on(o.tensor->storage, Device{type_}, made.back().window);
+      traced.push_back({same ? Kind::Argument : Kind::View, o.position, o.element, std::move(w)});
+      return same ? o.tensor : window_on(o.tensor->storage, Device{type_}, traced.back().window);
     }
     w.storage = static_cast<int>(graph_.slots.size());
     call.results.push_back({w, place});
-    made.push_back({Kind::New, -1, -1, std::move(w), meta->storage->bytes});
-    return new_result(made.back());
+    traced.push_back({Kind::New, -1, -1, std::move(w), meta->storage->bytes});
+    return new_result(traced.back());
   };
   for (int i = 0; i < op.n_results(); ++i) {
     if (results[i].is_tensor()) {
@@ -346,15 +346,15 @@ void Recorder::take_results(const Operator& op, const Value* args, const std::ve
 }
 
 // A tensor with memory that a call of the graph makes.
-Tensor Recorder::new_result(const TracedResult& made) {
+Tensor Recorder::new_result(const TracedResult& result) {
   Ref<Storage> storage(new Storage);
   storage->device = Device{type_};
-  storage->bytes = made.bytes;
+  storage->bytes = result.bytes;
   Ref<Recorded> recorded(new Recorded);
-  recorded->slot = made.window.storage;
+  recorded->slot = result.window.storage;
   storage->recorded = Ref<Counted>(recorded.get());
-  graph_.slots.push_back({Slot::Kind::Result, storage, {}, made.window});
-  return window_on(storage, Device{type_}, made.window);
+  graph_.slots.push_back({Slot::Kind::Result, storage, {}, result.window});
+  return window_on(storage, Device{type_}, result.window);
 }
 
 // A graph draws from successive streams; where the generator was set meanwhile, another graph begins.
@@ -440,24 +440,24 @@ bool Recorder::record(const Operator& op, const Known& known, Value* args, Value
   }
   if (is_window(op, args, twins, results)) {
     Call view{&op, {}, {}, {}, {}, {}, where};
-    std::vector<TracedResult> made;
-    take_results(op, args, twins, results, view, made);
-    if (tracing_) trace_call(op, known, args, results, std::move(view), std::move(made), true);
+    std::vector<TracedResult> traced;
+    take_results(op, args, twins, results, view, traced);
+    if (tracing_) trace_call(op, known, args, results, std::move(view), std::move(traced), true);
     return true;
   }
   if (op.flags & kRandom) draw();
   std::vector<std::vector<Tensor>> before;
-  Value given[32];
+  Value own_args[32];
   if (known.update) {
-    for (size_t i = 0; i < op.schema.args.size(); ++i) given[i] = args[i];
-    advance_states(op, given, before);
-    args = given;
+    for (size_t i = 0; i < op.schema.args.size(); ++i) own_args[i] = args[i];
+    advance_states(op, own_args, before);
+    args = own_args;
   }
   Call call{&op, {}, {}, {}, {}, {}, where};
   enter(op, known, args, call);
-  std::vector<TracedResult> made;
-  take_results(op, args, twins, results, call, made);
-  if (tracing_) trace_call(op, known, args, results, call, std::move(made), false);
+  std::vector<TracedResult> traced;
+  take_results(op, args, twins, results, call, traced);
+  if (tracing_) trace_call(op, known, args, results, call, std::move(traced), false);
   graph_.calls.push_back(std::move(call));
   finish_call(op, known, args, graph_.calls.size());
   return true;
@@ -496,28 +496,28 @@ void Recorder::copy(const Operator& op, Value* args, Value* results, int where) 
   if (dst.offset() == 0 && dst.numel() * dst.itemsize() == static_cast<int64_t>(dst->storage->bytes) &&
       is_dense(dst))
     state(dst).failure = {};
-  Value given[3] = {args[0], args[1], args[2]};
+  Value own_args[3] = {args[0], args[1], args[2]};
   if (!is_here(src)) {
     Tensor held = empty(src.sizes(), {src.dtype(), base_});
     copy_into(held, src);
-    given[1] = Value(wrapped(held));
+    own_args[1] = Value(wrapped(held));
   }
-  record(op, known(op), given, results, where);
+  record(op, known(op), own_args, results, where);
 }
 
 void Recorder::to_copy(const Operator& op, Value* args, Value* results, int where) {
   const Tensor self = args[0].tensor();
   const bool leaves = args[3].tag() == Value::Tag::Device && args[3].to_device().type != type_;
-  Value given[32];
-  for (size_t i = 0; i < op.schema.args.size(); ++i) given[i] = args[i];
+  Value own_args[32];
+  for (size_t i = 0; i < op.schema.args.size(); ++i) own_args[i] = args[i];
   if (is_here(self) && !leaves) {
-    given[3] = Value();
-    record(op, known(op), given, results, where);
+    own_args[3] = Value();
+    record(op, known(op), own_args, results, where);
     return;
   }
-  if (is_here(self)) given[0] = Value(on_base(self, "a tensor is copied to another device"));
-  if (!leaves) given[3] = Value(base_);
-  op.call(given, results);
+  if (is_here(self)) own_args[0] = Value(on_base(self, "a tensor is copied to another device"));
+  if (!leaves) own_args[3] = Value(base_);
+  op.call(own_args, results);
   if (!leaves) results[0] = Value(wrapped(results[0].tensor()));
 }
 
@@ -557,27 +557,27 @@ void Recorder::on_host(const Operator& op, Value* args, Value* results) {
     bases.push_back(is_here(t) ? on_base(t, op.schema.name.c_str()) : t);
   });
   const size_t n = op.schema.args.size();
-  Value given[32];
+  Value own_args[32];
   std::vector<std::vector<Tensor>> lists;
   lists.reserve(n);
   std::vector<Ref<GeneratorBelow>> generators;
   size_t at = 0;
   for (size_t i = 0; i < n; ++i) {
-    given[i] = args[i];
+    own_args[i] = args[i];
     if (args[i].tag() == Value::Tag::Opaque)
       if (Generator* g = args[i].opaque()->generator(); g && g->device.type == type_) {
         generators.emplace_back(new GeneratorBelow(*g, base_));
-        given[i] = Value::borrow(static_cast<Opaque*>(generators.back().get()));
+        own_args[i] = Value::borrow(static_cast<Opaque*>(generators.back().get()));
       }
-    if (args[i].is_tensor()) given[i] = Value(bases[at++]);
-    if (args[i].tag() == Value::Tag::Device && args[i].to_device().type == type_) given[i] = Value(base_);
+    if (args[i].is_tensor()) own_args[i] = Value(bases[at++]);
+    if (args[i].tag() == Value::Tag::Device && args[i].to_device().type == type_) own_args[i] = Value(base_);
     if (!args[i].is_tensor_list()) continue;
     lists.emplace_back();
     for (size_t k = 0; k < args[i].length(); ++k)
       lists.back().push_back(args[i].tensors()[k].defined() ? bases[at++] : Tensor());
-    given[i] = Value::borrow(lists.back().data(), lists.back().size());
+    own_args[i] = Value::borrow(lists.back().data(), lists.back().size());
   }
-  op.call(given, results);
+  op.call(own_args, results);
   for (const Ref<GeneratorBelow>& g : generators) g->original.set_state(g->below.state());
   const auto back = [&](const Tensor& t) -> Tensor {
     for (size_t i = 0; i < bases.size(); ++i)
@@ -629,11 +629,11 @@ void Recorder::store(const Graph& graph, const std::vector<int>& outputs, const 
         laid_out(results[i], slot.root, slot.storage->bytes, base_);
   }
   if (replaced.empty()) return;
-  std::vector<const Slot*> given;
+  std::vector<const Slot*> input_slots;
   for (const Slot& slot : graph.slots)
-    if (slot.kind == Slot::Kind::Input || slot.kind == Slot::Kind::Host) given.push_back(&slot);
+    if (slot.kind == Slot::Kind::Input || slot.kind == Slot::Kind::Host) input_slots.push_back(&slot);
   for (size_t i = 0; i < replaced.size(); ++i) {
-    const Slot& slot = *given[replaced[i]];
+    const Slot& slot = *input_slots[replaced[i]];
     if (slot.kind == Slot::Kind::Host) continue;  // changed when the call was recorded
     const Tensor& value = results[outputs.size() + i];
     auto& recorded = static_cast<Recorded&>(*slot.storage->recorded);

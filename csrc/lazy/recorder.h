@@ -96,14 +96,14 @@ class Recorder {
   void enter(const Operator& op, const Known& known, const Value* args, Call& call, bool is_view = false);
   void run_meta(const Operator& op, const Value* args, std::vector<Tensor>& twins, Value* results);
   void take_results(const Operator& op, const Value* args, const std::vector<Tensor>& twins, Value* results,
-                    Call& call, std::vector<TracedResult>& made);
+                    Call& call, std::vector<TracedResult>& traced);
   void on_host(const Operator& op, Value* args, Value* results);
   void copy(const Operator& op, Value* args, Value* results, int where);
   void to_copy(const Operator& op, Value* args, Value* results, int where);
   void advance_states(const Operator& op, Value* args, std::vector<std::vector<Tensor>>& before);
   void check_generator();
   void draw();
-  Tensor new_result(const TracedResult& made);
+  Tensor new_result(const TracedResult& result);
   void finish_call(const Operator& op, const Known& known, const Value* args, size_t calls);
   // Traces (trace.cpp).
   bool follow(const Operator& op, const Known& known, Value* args, Value* results, int where);
@@ -116,7 +116,7 @@ class Recorder {
   void leave_trace();
   Ref<Trace> finished_trace();
   void trace_call(const Operator& op, const Known& known, const Value* args, const Value* results, Call call,
-                  std::vector<TracedResult> made, bool is_view);
+                  std::vector<TracedResult> traced, bool is_view);
   void keep_trace(const Graph& graph, std::vector<Ref<TracedCall>> calls, const std::vector<int>& outputs,
                   const Ref<Executable>& program);
   std::vector<Tensor> inputs_of(const Graph& graph) const;

@@ -192,11 +192,11 @@ void Recorder::take_values(const TracedCall& expected, const Value* args) {
 void Recorder::make_results(const TracedCall& expected, const Value* args, Value* results) {
   auto next = expected.results.begin();
   const auto make = [&]() -> Tensor {
-    const TracedResult& made = *next++;
-    if (made.kind == TracedResult::Kind::New) return new_result(made);
-    Tensor original = argument(args, made.position, made.element);
-    if (made.kind == TracedResult::Kind::Argument) return original;
-    return window_on(original->storage, Device{type_}, made.window);
+    const TracedResult& result = *next++;
+    if (result.kind == TracedResult::Kind::New) return new_result(result);
+    Tensor original = argument(args, result.position, result.element);
+    if (result.kind == TracedResult::Kind::Argument) return original;
+    return window_on(original->storage, Device{type_}, result.window);
   };
   for (size_t i = 0; i < expected.result_lengths.size(); ++i) {
     const int length = expected.result_lengths[i];
@@ -226,11 +226,11 @@ bool Recorder::follow(const Operator& op, const Known& known, Value* args, Value
   }
   if (op.flags & kRandom) draw();
   std::vector<std::vector<Tensor>> before;
-  Value given[32];
+  Value own_args[32];
   if (known.update) {
-    for (size_t i = 0; i < op.schema.args.size(); ++i) given[i] = args[i];
-    advance_states(op, given, before);
-    args = given;
+    for (size_t i = 0; i < op.schema.args.size(); ++i) own_args[i] = args[i];
+    advance_states(op, own_args, before);
+    args = own_args;
   }
   take_values(*expected, args);
   make_results(*expected, args, results);
@@ -273,12 +273,12 @@ Ref<Trace> Recorder::finished_trace() {
 // ---------------------------------------------------------------- tracing
 
 void Recorder::trace_call(const Operator& op, const Known& known, const Value* args, const Value* results,
-                          Call call, std::vector<TracedResult> made, bool is_view) {
+                          Call call, std::vector<TracedResult> traced_results, bool is_view) {
   if (is_view) enter(op, known, args, call, true);
   Ref<TracedCall> traced(new TracedCall);
   traced->is_view = is_view;
   traced->default_dtype = default_dtype();
-  traced->results = std::move(made);
+  traced->results = std::move(traced_results);
   traced->after = graph_.hash;
   for (const TensorArgument& t : call.tensors)
     traced->bytes.push_back(argument(args, t.position, t.element)->storage->bytes);

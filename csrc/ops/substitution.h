@@ -11,7 +11,7 @@ namespace fl {
 struct Substitute {
   bool (*concerns)(const Tensor& t);
   Tensor (*made_of)(const Tensor& t);
-  void (*write)(const Tensor& to, const Tensor& made);
+  void (*write)(const Tensor& to, const Tensor& substitute);
 };
 
 class SubstitutedCall {
@@ -37,17 +37,18 @@ class SubstitutedCall {
   void finish(Value* results, int n) {
     static const Operator& resize = OperatorTable::get().at("resize_");
     for (const Pair& pair : written_) {
-      if (pair.itself.sizes() != pair.made.sizes())
-        call_tensor(resize, pair.itself, pair.made.sizes().vec(), Value());
-      how_.write(pair.itself, pair.made);
+      if (pair.itself.sizes() != pair.substitute.sizes())
+        call_tensor(resize, pair.itself, pair.substitute.sizes().vec(), Value());
+      how_.write(pair.itself, pair.substitute);
       for (int i = 0; i < n; ++i)
-        if (results[i].is_tensor() && results[i].tensor().same(pair.made)) results[i] = Value(pair.itself);
+        if (results[i].is_tensor() && results[i].tensor().same(pair.substitute))
+          results[i] = Value(pair.itself);
     }
   }
 
  private:
   struct Pair {
-    Tensor itself, made;
+    Tensor itself, substitute;
   };
 
   Tensor replace(const Tensor& t, bool written) {

@@ -274,14 +274,14 @@ Executable::~Executable() {
 
 std::vector<Tensor> Executable::run(const std::vector<Tensor>& inputs) const {
   const Plugin& plugin = *client_->plugin_;
-  Buffers given{plugin, {}}, results{plugin, std::vector<void*>(outputs_, nullptr)};
-  for (const Tensor& t : inputs) given.handles.push_back(client_->to_device(t));
-  void** const argument_list = given.handles.data();
+  Buffers argument_buffers{plugin, {}}, results{plugin, std::vector<void*>(outputs_, nullptr)};
+  for (const Tensor& t : inputs) argument_buffers.handles.push_back(client_->to_device(t));
+  void** const argument_list = argument_buffers.handles.data();
   void** const result_list = results.handles.data();
   void* done = nullptr;
   Arguments options, arguments;
   arguments.set(0, executable_).set(1, options.data());
-  arguments.set(2, &argument_list).set(3, uint64_t(1)).set(4, given.handles.size());
+  arguments.set(2, &argument_list).set(3, uint64_t(1)).set(4, argument_buffers.handles.size());
   arguments.set(5, &result_list).set(6, &done);
   plugin.call(Function::LoadedExecutableExecute, arguments, "xla.run");
   await(plugin, done, "xla.run");

@@ -381,7 +381,7 @@ struct BoundObject {
   PyObject* objects;               // the tensors given, which this keeps
   std::vector<int> positions;      // where they stand
   std::vector<int> rest;           // where the arguments of a call stand
-  std::vector<TensorImpl*> given;  // by position
+  std::vector<TensorImpl*> bound;  // by position
   std::unique_ptr<compiled::FixedInputs> fixed;
   uint64_t changes;
   bool busy;
@@ -485,7 +485,7 @@ PyObject* call_bound(PyObject* callable, PyObject* const* args, size_t nargsf, P
     const uint64_t changes = tensor_changes.load(std::memory_order_relaxed);
     if (changes != self.changes) {
       for (size_t i = 0; i < self.positions.size(); ++i)
-        self.given[self.positions[i]] = impl_of(PyTuple_GET_ITEM(self.objects, static_cast<Py_ssize_t>(i)));
+        self.bound[self.positions[i]] = impl_of(PyTuple_GET_ITEM(self.objects, static_cast<Py_ssize_t>(i)));
       if (!self.busy) self.fixed->forget();
       self.changes = changes;
     }
@@ -493,11 +493,11 @@ PyObject* call_bound(PyObject* callable, PyObject* const* args, size_t nargsf, P
     TensorImpl* local[kInline];
     std::vector<TensorImpl*> spilled;
     TensorImpl** inputs = local;
-    if (self.given.size() > kInline) {
-      spilled.resize(self.given.size());
+    if (self.bound.size() > kInline) {
+      spilled.resize(self.bound.size());
       inputs = spilled.data();
     }
-    std::memcpy(inputs, self.given.data(), self.given.size() * sizeof(TensorImpl*));
+    std::memcpy(inputs, self.bound.data(), self.bound.size() * sizeof(TensorImpl*));
     for (size_t i = 0; i < n; ++i) {
       FL_CHECK_KIND(is_tensor(args[i]), Type, "[compiled function] expected tensors, got ",
                     Py_TYPE(args[i])->tp_name);
@@ -542,7 +542,7 @@ PyObject* bind(PyObject* callable, PyObject* args) {
     new (&self->rest) std::vector<int>();
     for (int i = 0; i < function->inputs; ++i)
       if (std::find(positions.begin(), positions.end(), i) == positions.end()) self->rest.push_back(i);
-    new (&self->given) std::vector<TensorImpl*>(function->inputs);
+    new (&self->bound) std::vector<TensorImpl*>(function->inputs);
     new (&self->fixed) std::unique_ptr<compiled::FixedInputs>(new compiled::FixedInputs(is_fixed));
     self->changes = tensor_changes.load(std::memory_order_relaxed) - 1;
     return reinterpret_cast<PyObject*>(self);
@@ -691,7 +691,7 @@ void add_compiled(PyObject* module) {
     self->function.~Ref();
     self->positions.~vector();
     self->rest.~vector();
-    self->given.~vector();
+    self->bound.~vector();
     Py_XDECREF(self->objects);
     Py_TYPE(o)->tp_free(o);
   };

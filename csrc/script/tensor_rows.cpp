@@ -57,9 +57,9 @@ Object make_tensor(const Objects& a) {
   check_numbers(any(a, 0), 0);
   const Object device = a.size() > 2 && a[2].is(Type::Device) ? a[2] : Object();
   const Object data = a[0].is(Type::Tensor) ? Object(autograd::detach(a[0].tensor)) : a[0];
-  Object made(definitions::as_tensor(data, dtype_object(a, 1), device));
-  if (a.size() > 3 && a[3].is(Type::Bool) && a[3].integer) autograd::set_requires_grad(made.tensor, true);
-  return made;
+  Object tensor(definitions::as_tensor(data, dtype_object(a, 1), device));
+  if (a.size() > 3 && a[3].is(Type::Bool) && a[3].integer) autograd::set_requires_grad(tensor.tensor, true);
+  return tensor;
 }
 
 // `to` in its forms: a dtype, a device, both, or another tensor; by position as archives write it.

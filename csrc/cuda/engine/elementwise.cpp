@@ -337,7 +337,7 @@ void run_reduce(const ReduceCall& call) {
 
 // The dimensions of a reduction, merged where they can be: those of the results and those that are reduced.
 struct ReduceDims {
-  std::vector<MergedDim> kept, reduced;
+  std::vector<MergedDim> remaining, reduced;
   int64_t count = 1, outputs = 1;  // elements of each result, and results
 };
 
@@ -348,15 +348,15 @@ static ReduceDims reduce_dims(const char* op, const Tensor& self, uint64_t mask,
     const bool is_reduced_dim = mask >> d & 1, in_out = !is_reduced_dim || result.dim() == self.dim();
     const int64_t size = self.size(d);
     if (size != 1)
-      (is_reduced_dim ? dims.reduced : dims.kept)
+      (is_reduced_dim ? dims.reduced : dims.remaining)
           .push_back({size, self.stride(d) * item, is_reduced_dim ? 0 : result.stride(o)});
     (is_reduced_dim ? dims.count : dims.outputs) *= size;
     if (in_out) --o;
   }
-  merge(dims.kept);
+  merge(dims.remaining);
   merge(dims.reduced);
-  FL_CHECK(dims.kept.size() <= kMaxDims && dims.reduced.size() <= kMaxDims && dims.count <= kMostElements &&
-               dims.outputs <= kMostElements,
+  FL_CHECK(dims.remaining.size() <= kMaxDims && dims.reduced.size() <= kMaxDims &&
+               dims.count <= kMostElements && dims.outputs <= kMostElements,
            "[", op, "] expected at most 2**31 elements on each side of a CUDA reduction, got ", dims.outputs,
            " results of ", dims.count);
   if (dims.reduced.empty()) dims.reduced.push_back({dims.count, item, 0});
@@ -589,31 +589,31 @@ Described::Described(const Operator& op, const Value* args) : results_(op.n_resu
   const Kernel own = op.kernel(Key::Meta);
   if (!own) return;
   const size_t n = op.schema.args.size();
-  std::vector<Value> given(n);
+  std::vector<Value> meta_args(n);
   for (size_t i = 0; i < n; ++i) {
     const Value& v = args[i];
     switch (v.tag()) {
       case Value::Tag::Tensor:
-        given[i] = Value(without_data(*v.tensor_impl()));
+        meta_args[i] = Value(without_data(*v.tensor_impl()));
         break;
       case Value::Tag::TensorList: {
         std::vector<Tensor> list;
         for (size_t j = 0; j < v.length(); ++j)
           list.push_back(v.tensors()[j].defined() ? without_data(*v.tensors()[j].impl()) : Tensor());
-        given[i] = Value(list);
+        meta_args[i] = Value(list);
         break;
       }
       case Value::Tag::IntList:
-        given[i] = Value::borrow(v.ints());
+        meta_args[i] = Value::borrow(v.ints());
         break;
       case Value::Tag::String:
-        given[i] = Value::borrow(v.string());
+        meta_args[i] = Value::borrow(v.string());
         break;
       default:
-        given[i] = v;
+        meta_args[i] = v;
     }
   }
-  own.fn(op, own.context, KeySet(Key::Meta), given.data(), results_.data());
+  own.fn(op, own.context, KeySet(Key::Meta), meta_args.data(), results_.data());
 }
 
 void Described::lay_out(Value* results) const {

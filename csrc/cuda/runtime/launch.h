@@ -30,14 +30,14 @@ struct Parameters {
 };
 
 // A kernel of this library, by its address on the host, or one of a loaded module.
-void launch_kernel(const void* kernel, const Shape& shape, cudaStream_t stream, Parameters given,
+void launch_kernel(const void* kernel, const Shape& shape, cudaStream_t stream, Parameters arguments,
                    const char* what);
-void launch_loaded(void* function, const Shape& shape, cudaStream_t stream, Parameters given);
+void launch_loaded(void* function, const Shape& shape, cudaStream_t stream, Parameters arguments);
 
 template <class... P, class... A>
 void launch_shaped(void (*kernel)(P...), const Shape& shape, cudaStream_t stream, const char* what,
-                   const A&... given) {
-  std::tuple<std::decay_t<P>...> values(given...);
+                   const A&... arguments) {
+  std::tuple<std::decay_t<P>...> values(arguments...);
   std::apply(
       [&](auto&... value) {
         void* list[] = {&value...};
@@ -49,29 +49,29 @@ void launch_shaped(void (*kernel)(P...), const Shape& shape, cudaStream_t stream
 
 template <class... P, class... A>
 void launch_shared(void (*kernel)(P...), dim3 grid, dim3 block, unsigned shared, cudaStream_t stream,
-                   const char* what, const A&... given) {
+                   const char* what, const A&... arguments) {
   launch_shaped(kernel, {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared}, stream, what,
-                given...);
+                arguments...);
 }
 
 // A kernel that begins with wait_for_kernel_before().
 template <class... P, class... A>
 void launch_early(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stream, const char* what,
-                  const A&... given) {
+                  const A&... arguments) {
   launch_shaped(kernel, {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, 0, 1}, stream, what,
-                given...);
+                arguments...);
 }
 
 template <class... P, class... A>
 void launch(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stream, const char* what,
-            const A&... given) {
-  launch_shared(kernel, grid, block, 0, stream, what, given...);
+            const A&... arguments) {
+  launch_shared(kernel, grid, block, 0, stream, what, arguments...);
 }
 
 // A kernel that has its own size of shared memory; more than 48 KiB a device gives on request only.
 template <auto kernel, class... A>
 void launch_with(dim3 grid, dim3 block, unsigned shared, cudaStream_t stream, const char* what,
-                 const A&... given) {
+                 const A&... arguments) {
   static std::atomic<bool> allowed[kMaxDevices];
   std::atomic<bool>& here = allowed[current_device()];
   if (!here) {
@@ -80,7 +80,7 @@ void launch_with(dim3 grid, dim3 block, unsigned shared, cudaStream_t stream, co
           what);
     here = true;
   }
-  launch_shared(kernel, grid, block, shared, stream, what, given...);
+  launch_shared(kernel, grid, block, shared, stream, what, arguments...);
 }
 
 }  // namespace fl::cuda

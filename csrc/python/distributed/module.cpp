@@ -165,20 +165,20 @@ PyObject* work_error(PyObject* self, PyObject*) {
 
 // then(callback): called with no arguments, on the thread that finished the work
 PyObject* work_then(PyObject* self, PyObject* callback) {
-  std::shared_ptr<PyObject> kept(Py_NewRef(callback), [](PyObject* o) {
+  std::shared_ptr<PyObject> shared_callback(Py_NewRef(callback), [](PyObject* o) {
     const PyGILState_STATE state = PyGILState_Ensure();
     Py_DECREF(o);
     PyGILState_Release(state);
   });
   std::shared_ptr<Work> work = *reinterpret_cast<Held<Work>*>(self)->value;
   Released released;
-  work->then([kept = std::move(kept)] {
+  work->then([shared_callback = std::move(shared_callback)] {
     const PyGILState_STATE state = PyGILState_Ensure();
-    PyObject* result = PyObject_CallNoArgs(kept.get());
+    PyObject* result = PyObject_CallNoArgs(shared_callback.get());
     if (result)
       Py_DECREF(result);
     else
-      PyErr_WriteUnraisable(kept.get());
+      PyErr_WriteUnraisable(shared_callback.get());
     PyGILState_Release(state);
   });
   Py_RETURN_NONE;
@@ -231,9 +231,9 @@ PyObject* make_group(PyObject*, PyObject* args) {
 
 // The methods below end with (…, async, timeout_ms) and return a work handle, or None when they are done.
 template <Py_ssize_t count, class F>
-PyObject* run(PyObject* self, Arguments args, Py_ssize_t given, F&& f) {
+PyObject* run(PyObject* self, Arguments args, Py_ssize_t received, F&& f) {
   return guarded([&]() -> PyObject* {
-    FL_CHECK_KIND(given == count, Type, "[distributed] expected ", count, " arguments, got ", given);
+    FL_CHECK_KIND(received == count, Type, "[distributed] expected ", count, " arguments, got ", received);
     const Mode mode{args[count - 2] == Py_True, Milliseconds(int_of(args[count - 1]))};
     std::shared_ptr<ProcessGroup> group = *reinterpret_cast<Held<ProcessGroup>*>(self)->value;
     WorkRef work = f(*group, mode);
