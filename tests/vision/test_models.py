@@ -81,3 +81,9 @@ def test_detectors_give_losses_and_detections(name):
     assert {"boxes", "labels", "scores"} <= set(detections[0])
     with pytest.raises(AssertionError, match="positive height and width"):
         model.train()([fl.rand(3, 64, 64)], [{**target, "boxes": fl.tensor([[5.0, 5, 5, 9]])}])
+
+
+def test_residual_blocks_begin_as_the_identity_where_asked():
+    net = models.resnet18(num_classes=2, zero_init_residual=True)
+    assert all(not block.bn2.weight.any() for block in (*net.layer1, *net.layer4))
+    assert models.resnet18(num_classes=2).layer1[0].bn2.weight.all()

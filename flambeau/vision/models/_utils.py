@@ -1,11 +1,38 @@
-"""Parts of models as models: the first layers of a backbone, and what some of them return."""
+"""What models share: widths, initial weights, and the first layers of a backbone as a model."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
 
 from flambeau import Tensor, nn
-from flambeau.vision.models.mobilenetv3 import _make_divisible  # noqa: F401
+
+
+def _make_divisible(value: float, divisor: int, min_value: int | None = None) -> int:
+    """The multiple of divisor nearest to value, but not below nine tenths of it."""
+    near = max(min_value or divisor, int(value + divisor / 2) // divisor * divisor)
+    return near + divisor if near < 0.9 * value else near
+
+
+def _initialize(net: nn.Module, linear: Callable[[Tensor], Any] | None = None) -> None:
+    """Convolutions by their fan out, norms as the identity, the weights of linear layers by `linear`, if given."""
+    for module in net.modules():
+        if isinstance(module, (nn.Conv2d, nn.Conv3d)):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, (nn.BatchNorm2d, nn.GroupNorm)):
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)
+        elif linear is not None and isinstance(module, nn.Linear):
+            linear(module.weight)
+            nn.init.zeros_(module.bias)
+
+
+def _normal(weight: Tensor) -> Tensor:
+    """Small numbers, as most models begin with in their last layers."""
+    return nn.init.normal_(weight, 0, 0.01)
 
 
 class IntermediateLayerGetter(nn.ModuleDict):

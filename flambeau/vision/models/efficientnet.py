@@ -11,8 +11,8 @@ from typing import Any
 
 import flambeau
 from flambeau import Tensor, nn
+from flambeau.vision.models._utils import _initialize, _make_divisible
 from flambeau.vision.models._weights import variants
-from flambeau.vision.models.mobilenetv3 import _make_divisible
 from flambeau.vision.ops.misc import Conv2dNormActivation, SqueezeExcitation
 from flambeau.vision.ops.stochastic_depth import StochasticDepth
 
@@ -150,18 +150,8 @@ class EfficientNet(nn.Module):
         self.features = nn.Sequential(*features)
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Sequential(nn.Dropout(p=dropout, inplace=True), nn.Linear(wide, num_classes))
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out")
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, (nn.BatchNorm2d, nn.GroupNorm)):
-                nn.init.ones_(module.weight)
-                nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.Linear):
-                bound = 1.0 / math.sqrt(module.out_features)
-                nn.init.uniform_(module.weight, -bound, bound)
-                nn.init.zeros_(module.bias)
+        bound = 1.0 / math.sqrt(num_classes)
+        _initialize(self, lambda weight: nn.init.uniform_(weight, -bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(flambeau.flatten(self.avgpool(self.features(x)), 1))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from flambeau import Tensor, nn
+from flambeau.vision.models._utils import _initialize
 from flambeau.vision.models._weights import variants
 
 __all__ = ["MNASNet"]
@@ -74,12 +76,7 @@ class MNASNet(nn.Module):
         layers += [nn.Conv2d(channels, 1280, 1, bias=False), _norm(1280), nn.ReLU(inplace=True)]
         self.layers = nn.Sequential(*layers)
         self.classifier = nn.Sequential(nn.Dropout(p=dropout, inplace=True), nn.Linear(1280, num_classes))
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            elif isinstance(module, nn.Linear):
-                nn.init.kaiming_uniform_(module.weight, mode="fan_out", nonlinearity="sigmoid")
-                nn.init.zeros_(module.bias)
+        _initialize(self, partial(nn.init.kaiming_uniform_, mode="fan_out", nonlinearity="sigmoid"))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(self.layers(x).mean([2, 3]))

@@ -8,8 +8,8 @@ from typing import Any
 
 import flambeau
 from flambeau import nn
+from flambeau.vision.models._utils import _initialize, _make_divisible, _normal
 from flambeau.vision.models._weights import model, weights
-from flambeau.vision.models.mobilenetv3 import _initialize, _make_divisible
 from flambeau.vision.ops.misc import Conv2dNormActivation
 
 MobileNet_V2_Weights = weights(
@@ -78,7 +78,7 @@ class MobileNetV2(nn.Module):
         features.append(layer(channels, self.last_channel, kernel_size=1))
         self.features = nn.Sequential(*features)
         self.classifier = nn.Sequential(nn.Dropout(p=dropout), nn.Linear(self.last_channel, num_classes))
-        _initialize(self)
+        _initialize(self, _normal)
 
     def forward(self, x: flambeau.Tensor) -> flambeau.Tensor:
         x = nn.functional.adaptive_avg_pool2d(self.features(x), (1, 1))

@@ -8,6 +8,7 @@ from typing import Any
 
 import flambeau
 from flambeau import nn
+from flambeau.vision.models._utils import _initialize, _make_divisible, _normal
 from flambeau.vision.models._weights import model, weights
 from flambeau.vision.ops.misc import Conv2dNormActivation, SqueezeExcitation
 
@@ -22,26 +23,6 @@ __all__ = [
     "InvertedResidual", "InvertedResidualConfig", "MobileNetV3", "MobileNet_V3_Large_Weights",
     "MobileNet_V3_Small_Weights", "mobilenet_v3_large", "mobilenet_v3_small",
 ]  # fmt: skip
-
-
-def _initialize(net: nn.Module) -> None:
-    for module in net.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out")
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, (nn.BatchNorm2d, nn.GroupNorm)):
-            nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, 0, 0.01)
-            nn.init.zeros_(module.bias)
-
-
-def _make_divisible(value: float, divisor: int, min_value: int | None = None) -> int:
-    """The multiple of divisor nearest to value, but not below nine tenths of it."""
-    near = max(min_value or divisor, int(value + divisor / 2) // divisor * divisor)
-    return near + divisor if near < 0.9 * value else near
 
 
 class InvertedResidualConfig:
@@ -148,7 +129,7 @@ class MobileNetV3(nn.Module):
             nn.Dropout(p=dropout, inplace=True),
             nn.Linear(last_channel, num_classes),
         )
-        _initialize(self)
+        _initialize(self, _normal)
 
     def forward(self, x: flambeau.Tensor) -> flambeau.Tensor:
         return self.classifier(flambeau.flatten(self.avgpool(self.features(x)), 1))

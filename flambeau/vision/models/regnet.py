@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from flambeau import Tensor, nn
+from flambeau.vision.models._utils import _make_divisible
 from flambeau.vision.models._weights import variants
-from flambeau.vision.models.mobilenetv3 import _make_divisible
 from flambeau.vision.ops.misc import Conv2dNormActivation, SqueezeExcitation
 
 __all__ = ["RegNet"]

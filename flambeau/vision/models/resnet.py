@@ -7,6 +7,7 @@ from typing import Any
 
 import flambeau
 from flambeau import nn
+from flambeau.vision.models._utils import _initialize
 from flambeau.vision.models._weights import model, weights
 
 ResNet18_Weights = weights("ResNet18_Weights", IMAGENET1K_V1="resnet18-f37072fd.pth")
@@ -164,12 +165,8 @@ class ResNet(nn.Module):
         self.layer4 = self._make_layer(block, 512, layers[3], 2, dilate[2])
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
         self.fc = nn.Linear(512 * block.expansion, num_classes)
+        _initialize(self)
         for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            elif isinstance(module, (nn.BatchNorm2d, nn.GroupNorm)):
-                nn.init.constant_(module.weight, 1)
-                nn.init.constant_(module.bias, 0)
             if zero_init_residual and isinstance(module, (BasicBlock, Bottleneck)):
                 last = module.bn3 if isinstance(module, Bottleneck) else module.bn2
                 nn.init.constant_(last.weight, 0)

@@ -6,6 +6,7 @@ from typing import Any
 
 import flambeau
 from flambeau import nn
+from flambeau.vision.models._utils import _initialize, _normal
 from flambeau.vision.models._weights import model, weights
 
 VGG11_Weights = weights("VGG11_Weights", IMAGENET1K_V1="vgg11-8a719046.pth")
@@ -45,16 +46,7 @@ class VGG(nn.Module):
             nn.Linear(4096, num_classes),
         )
         if init_weights:
-            for module in self.modules():
-                if isinstance(module, nn.Conv2d):
-                    nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-                    nn.init.constant_(module.bias, 0)  # type: ignore[arg-type]
-                elif isinstance(module, nn.BatchNorm2d):
-                    nn.init.constant_(module.weight, 1)
-                    nn.init.constant_(module.bias, 0)
-                elif isinstance(module, nn.Linear):
-                    nn.init.normal_(module.weight, 0, 0.01)
-                    nn.init.constant_(module.bias, 0)
+            _initialize(self, _normal)
 
     def forward(self, x: flambeau.Tensor) -> flambeau.Tensor:
         return self.classifier(flambeau.flatten(self.avgpool(self.features(x)), 1))

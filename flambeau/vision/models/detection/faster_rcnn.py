@@ -9,6 +9,7 @@ from typing import Any
 from flambeau import Tensor, nn
 from flambeau.nn import functional as F
 from flambeau.vision.models import mobilenetv3, resnet
+from flambeau.vision.models._utils import _initialize
 from flambeau.vision.models._weights import variants
 from flambeau.vision.models.detection import _utils
 from flambeau.vision.models.detection.anchor_utils import AnchorGenerator
@@ -76,11 +77,7 @@ class FastRCNNConvFCHead(nn.Sequential):
             blocks += [nn.Linear(channels, out), nn.ReLU(inplace=True)]
             channels = out
         super().__init__(*blocks)
-        for layer in self.modules():
-            if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-                if layer.bias is not None:
-                    nn.init.zeros_(layer.bias)
+        _initialize(self)
 
 
 class FastRCNNPredictor(nn.Module):
@@ -174,11 +171,7 @@ class MaskRCNNHeads(nn.Sequential):
             )
             in_channels = out
         super().__init__(*blocks)
-        for layer in self.modules():
-            if isinstance(layer, nn.Conv2d):
-                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-                if layer.bias is not None:
-                    nn.init.zeros_(layer.bias)
+        _initialize(self)
 
 
 class MaskRCNNPredictor(nn.Sequential):

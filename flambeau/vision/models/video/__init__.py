@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flambeau import Tensor, nn
+from flambeau.vision.models._utils import _initialize, _normal
 from flambeau.vision.models._weights import variants
 
 __all__ = ["VideoResNet"]
@@ -103,14 +104,7 @@ class VideoResNet(nn.Module):
             setattr(self, f"layer{i + 1}", self._make_layer(block, maker, 64 * 2**i, depth, 2 if i else 1))
         self.avgpool = nn.AdaptiveAvgPool3d((1, 1, 1))
         self.fc = nn.Linear(512 * block.expansion, num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv3d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-                if module.bias is not None:
-                    nn.init.constant_(module.bias, 0)
-            elif isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, 0, 0.01)
-                nn.init.constant_(module.bias, 0)
+        _initialize(self, _normal)
 
     def _make_layer(self, block: Any, maker: Any, planes: int, depth: int, stride: int) -> nn.Sequential:
         downsample = None
