@@ -67,6 +67,7 @@ from flambeau._dynamo.values import (
     iterable,
     iterable_list,
     iterate,
+    iterated,
     native,
     python_special,
     real_type,
@@ -249,15 +250,9 @@ def _sum(tracer: Tracer, values: Any, start: Any = 0) -> Any:
     total = start
     if isinstance(start, (str, bytes)):
         return native(sum, values, start)
-    iterator = iterate(tracer, values)
-    while True:
-        try:
-            item = advance(tracer, iterator)
-        except UserError as error:
-            if isinstance(error.exception, StopIteration):
-                return total
-            raise
+    for item in iterated(tracer, values):
         total = binary(tracer, "+", total, item)
+    return total
 
 
 def _float_sum(tracer: Tracer, values: Any, start: Any = 0) -> Any:
@@ -270,16 +265,7 @@ def _float_sum(tracer: Tracer, values: Any, start: Any = 0) -> Any:
 
 def _any_all(stop: bool) -> Callable[..., bool]:
     def run(tracer: Tracer, values: Any) -> bool:
-        iterator = iterate(tracer, values)
-        while True:
-            try:
-                item = advance(tracer, iterator)
-            except UserError as error:
-                if isinstance(error.exception, StopIteration):
-                    return not stop
-                raise
-            if truth(tracer, item) is stop:
-                return stop
+        return next((stop for item in iterated(tracer, values) if truth(tracer, item) is stop), not stop)
 
     return run
 

@@ -22,11 +22,11 @@ from flambeau._dynamo.values import (
     CONTAINERS,
     _is_text_safe,
     _plain_text,
-    advance,
     as_key,
     is_numpy_scalar,
     is_transparent,
     iterate,
+    iterated,
     native,
     python_special,
     real_type,
@@ -301,16 +301,10 @@ def contains(tracer: Tracer, item: Any, container: Any) -> bool:
             and hook is not NULL
         ):
             return bool(native(operator.contains, container, item))
-        iterator = iterate(tracer, container)
-        while True:
-            try:
-                candidate = advance(tracer, iterator)
-            except UserError as error:
-                if isinstance(error.exception, StopIteration):
-                    return False
-                raise
-            if candidate is item or truth(tracer, compare(tracer, "==", candidate, item)):
-                return True
+        return any(
+            candidate is item or truth(tracer, compare(tracer, "==", candidate, item))
+            for candidate in iterated(tracer, container)
+        )
     if isinstance(container, dict) and id(container) in tracer.outside.known and is_transparent(item):
         return bool(native(operator.contains, mappings.contents(tracer, container), item))
     if id(container) in tracer.outside.known and cls not in CONSTANTS and not isinstance(container, (enum.EnumMeta,)):

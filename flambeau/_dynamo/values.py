@@ -11,7 +11,7 @@ import re
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau as fl
@@ -367,13 +367,18 @@ def as_key(value: Any) -> Any:
 _HASHED = (TracedNumber, tuple)
 
 
-def iterable_list(tracer: Tracer, value: Any) -> list[Any]:
-    items = []
+def iterated(tracer: Tracer, value: Any) -> Iterator[Any]:
+    """What an iterable of the program gives, one after the other."""
     iterator = iterate(tracer, value)
     while True:
         try:
-            items.append(advance(tracer, iterator))
+            item = advance(tracer, iterator)
         except UserError as error:
             if isinstance(error.exception, StopIteration):
-                return items
+                return
             raise
+        yield item
+
+
+def iterable_list(tracer: Tracer, value: Any) -> list[Any]:
+    return list(iterated(tracer, value))
