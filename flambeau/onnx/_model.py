@@ -7,12 +7,12 @@ through Python objects. `Value` is a tensor in the graph; nodes refer to values,
 from __future__ import annotations
 
 import dataclasses
-import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import flambeau as fl
 from flambeau import _C
+from flambeau.utils._protobuf import data, integer, single
 
 _NUMBERS = {
     "float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
@@ -77,35 +77,11 @@ class Model:
         return 11 if self.opset >= 23 else 10
 
 
-# ---------------------------------------------------------------------------------------------- the wire format
-
-
-def _varint(value: int) -> bytes:
-    value &= 0xFFFFFFFFFFFFFFFF
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _integer(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _held(field: int, data: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(data)) + data
-
-
-def _text(field: int, value: str) -> bytes:
-    return _held(field, value.encode())
+# ---------------------------------------------------------------------------------------------- messages
 
 
 def _entries(field: int, table: dict[str, str]) -> bytes:
-    return b"".join(_held(field, _text(1, key) + _text(2, value)) for key, value in table.items())
+    return b"".join(data(field, data(1, key) + data(2, value)) for key, value in table.items())
 
 
 External = Callable[[str, Any], tuple[str, int, int] | None]
@@ -113,14 +89,14 @@ External = Callable[[str, Any], tuple[str, int, int] | None]
 
 def tensor_bytes(name: str, tensor: Any, external: External | None = None) -> bytes:
     """A TensorProto. `external` may take the data elsewhere: to a file, an offset in it and a length."""
-    head = b"".join(_integer(1, size) for size in tensor.shape) + _integer(2, DTYPE_NUMBER[tensor.dtype])
-    head += _text(8, name)
+    head = b"".join(integer(1, size) for size in tensor.shape) + integer(2, DTYPE_NUMBER[tensor.dtype])
+    head += data(8, name)
     place = external(name, tensor) if external is not None else None
     if place is not None:
         location, offset, length = place
         entries = {"location": location, "offset": str(offset), "length": str(length)}
-        return head + _entries(13, entries) + _integer(14, 1)
-    return head + _held(9, raw_bytes(tensor))
+        return head + _entries(13, entries) + integer(14, 1)
+    return head + data(9, raw_bytes(tensor))
 
 
 def raw_bytes(tensor: Any) -> bytes:
@@ -134,52 +110,52 @@ def raw_bytes(tensor: Any) -> bytes:
 
 
 def _attribute(name: str, value: Any, external: External | None) -> bytes:
-    head = _text(1, name)
+    head = data(1, name)
     if isinstance(value, (bool, int)):
-        return head + _integer(3, int(value)) + _integer(20, 2)
+        return head + integer(3, int(value)) + integer(20, 2)
     if isinstance(value, float):
-        return head + _varint(2 << 3 | 5) + struct.pack("<f", value) + _integer(20, 1)
+        return head + single(2, value) + integer(20, 1)
     if isinstance(value, str):
-        return head + _text(4, value) + _integer(20, 3)
+        return head + data(4, value) + integer(20, 3)
     if isinstance(value, fl.Tensor):
-        return head + _held(5, tensor_bytes("", value)) + _integer(20, 4)
+        return head + data(5, tensor_bytes("", value)) + integer(20, 4)
     if isinstance(value, Graph):
-        return head + _held(6, graph_bytes(value, external)) + _integer(20, 5)
+        return head + data(6, graph_bytes(value, external)) + integer(20, 5)
     items = list(value)
     if items and isinstance(items[0], str):
-        return head + b"".join(_text(9, item) for item in items) + _integer(20, 8)
+        return head + b"".join(data(9, item) for item in items) + integer(20, 8)
     if any(isinstance(item, float) for item in items):
-        packed = b"".join(_varint(7 << 3 | 5) + struct.pack("<f", item) for item in items)
-        return head + packed + _integer(20, 6)
-    return head + b"".join(_integer(8, item) for item in items) + _integer(20, 7)
+        packed = b"".join(single(7, item) for item in items)
+        return head + packed + integer(20, 6)
+    return head + b"".join(integer(8, item) for item in items) + integer(20, 7)
 
 
 def _node(node: Node, external: External | None) -> bytes:
-    parts = [_text(1, "" if value is None else value.name) for value in node.inputs]
-    parts += [_text(2, value.name) for value in node.outputs]
-    parts += [_text(3, node.name), _text(4, node.op_type)]
-    parts += [_held(5, _attribute(key, value, external)) for key, value in node.attributes.items() if value is not None]
+    parts = [data(1, "" if value is None else value.name) for value in node.inputs]
+    parts += [data(2, value.name) for value in node.outputs]
+    parts += [data(3, node.name), data(4, node.op_type)]
+    parts += [data(5, _attribute(key, value, external)) for key, value in node.attributes.items() if value is not None]
     if node.domain:
-        parts.append(_text(7, node.domain))
+        parts.append(data(7, node.domain))
     parts.append(_entries(9, node.metadata))
     return b"".join(parts)
 
 
 def _value_info(value: Value) -> bytes:
-    tensor = b"" if value.dtype is None else _integer(1, DTYPE_NUMBER[value.dtype])
+    tensor = b"" if value.dtype is None else integer(1, DTYPE_NUMBER[value.dtype])
     if value.shape is not None:
-        dims = [_integer(1, size) if isinstance(size, int) else _text(2, size) for size in value.shape]
-        tensor += _held(2, b"".join(_held(1, dim) for dim in dims))
-    return _text(1, value.name) + _held(2, _held(1, tensor))
+        dims = [integer(1, size) if isinstance(size, int) else data(2, size) for size in value.shape]
+        tensor += data(2, b"".join(data(1, dim) for dim in dims))
+    return data(1, value.name) + data(2, data(1, tensor))
 
 
 def graph_bytes(graph: Graph, external: External | None = None, values: Iterable[Value] = ()) -> bytes:
-    parts = [_held(1, _node(node, external)) for node in graph.nodes]
-    parts.append(_text(2, graph.name))
-    parts += [_held(5, tensor_bytes(v.name, tensor, external)) for v, tensor in graph.initializers.values()]
-    parts += [_held(11, _value_info(value)) for value in graph.inputs]
-    parts += [_held(12, _value_info(value)) for value in graph.outputs]
-    parts += [_held(13, _value_info(value)) for value in values]
+    parts = [data(1, _node(node, external)) for node in graph.nodes]
+    parts.append(data(2, graph.name))
+    parts += [data(5, tensor_bytes(v.name, tensor, external)) for v, tensor in graph.initializers.values()]
+    parts += [data(11, _value_info(value)) for value in graph.inputs]
+    parts += [data(12, _value_info(value)) for value in graph.outputs]
+    parts += [data(13, _value_info(value)) for value in values]
     return b"".join(parts)
 
 
@@ -190,10 +166,10 @@ def model_bytes(model: Model, external: External | None = None) -> bytes:
     known = {id(value) for value in (*model.graph.inputs, *model.graph.outputs)}
     inner = [v for node in model.graph.nodes for v in node.outputs if v.dtype is not None and v.shape is not None]
     described = [value for value in inner if id(value) not in known and value.dtype in DTYPE_NUMBER]
-    parts = [_integer(1, model.ir_version), _text(2, "pytorch"), _text(3, f"flambeau {__version__}")]
-    parts.append(_held(7, graph_bytes(model.graph, external, described)))
+    parts = [integer(1, model.ir_version), data(2, "pytorch"), data(3, f"flambeau {__version__}")]
+    parts.append(data(7, graph_bytes(model.graph, external, described)))
     for domain, version in {"": model.opset, **model.domains}.items():
-        parts.append(_held(8, _text(1, domain) + _integer(2, version)))
+        parts.append(data(8, data(1, domain) + integer(2, version)))
     parts.append(_entries(14, model.metadata))
-    parts += [_held(25, data) for data in model.functions.values()]
+    parts += [data(25, function) for function in model.functions.values()]
     return b"".join(parts)
