@@ -118,6 +118,34 @@ class _Server:
             thread.join(self._interval + 5)
 
 
+class _Timers:
+    """The deadlines that run, by worker and scope."""
+
+    _worker_field = "worker_id"  # of requests
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._timers: dict[tuple[Any, str], Any] = {}
+
+    def register_timers(self, timer_requests: list[Any]) -> None:
+        for request in timer_requests:
+            key = getattr(request, self._worker_field), request.scope_id
+            if request.expiration_time < 0:
+                self._timers.pop(key, None)
+            else:
+                self._timers[key] = request
+
+    def clear_timers(self, worker_ids: set[int]) -> None:
+        self._timers = {key: request for key, request in self._timers.items() if key[0] not in worker_ids}
+
+    def get_expired_timers(self, deadline: float) -> dict[Any, list[Any]]:
+        expired: dict[Any, list[Any]] = {}
+        for (worker, _), request in self._timers.items():
+            if request.expiration_time <= deadline:
+                expired.setdefault(worker, []).append(request)
+        return expired
+
+
 class TimerServer(_Server, abc.ABC):
     """The agent's side: keeps the timers of workers and ends those whose time is over."""
 
@@ -156,30 +184,11 @@ def _end(process: int, number: int) -> bool:
     return True
 
 
-class LocalTimerServer(TimerServer):
+class LocalTimerServer(_Timers, TimerServer):
     """For workers of this host, named by their process numbers."""
 
     def __init__(self, mp_queue: Any, max_interval: float = 60, daemon: bool = True) -> None:
         super().__init__(MultiprocessingRequestQueue(mp_queue), max_interval, daemon)
-        self._timers: dict[tuple[Any, str], TimerRequest] = {}
-
-    def register_timers(self, timer_requests: list[TimerRequest]) -> None:
-        for request in timer_requests:
-            key = request.worker_id, request.scope_id
-            if request.expiration_time < 0:
-                self._timers.pop(key, None)
-            else:
-                self._timers[key] = request
-
-    def clear_timers(self, worker_ids: set[int]) -> None:
-        self._timers = {key: request for key, request in self._timers.items() if key[0] not in worker_ids}
-
-    def get_expired_timers(self, deadline: float) -> dict[Any, list[TimerRequest]]:
-        expired: dict[Any, list[TimerRequest]] = {}
-        for request in self._timers.values():
-            if request.expiration_time <= deadline:
-                expired.setdefault(request.worker_id, []).append(request)
-        return expired
 
     def _reap_worker(self, worker_id: int) -> bool:
         return _end(worker_id, signal.SIGKILL)
@@ -224,15 +233,16 @@ class FileTimerClient(TimerClient):
         self._send(scope_id, -1)
 
 
-class FileTimerServer(_Server):
+class FileTimerServer(_Timers, _Server):
     """Reads deadlines from a named pipe."""
+
+    _worker_field = "worker_pid"
 
     def __init__(
         self, file_path: str, run_id: str, max_interval: float = 10, daemon: bool = True, log_event: Any = None
     ) -> None:
         super().__init__(max_interval)
         self._path, self._run_id, self._log_event = file_path, run_id, log_event
-        self._timers: dict[tuple[int, str], FileTimerRequest] = {}
         self._rest = b""
         if os.path.exists(file_path):
             os.remove(file_path)
@@ -248,24 +258,6 @@ class FileTimerServer(_Server):
         for worker, requests in self.get_expired_timers(time.time()).items():
             if _end(worker, requests[0].signal):
                 self.clear_timers({worker})
-
-    def register_timers(self, timer_requests: list[FileTimerRequest]) -> None:
-        for request in timer_requests:
-            key = request.worker_pid, request.scope_id
-            if request.expiration_time < 0:
-                self._timers.pop(key, None)
-            else:
-                self._timers[key] = request
-
-    def clear_timers(self, worker_pids: set[int]) -> None:
-        self._timers = {key: request for key, request in self._timers.items() if key[0] not in worker_pids}
-
-    def get_expired_timers(self, deadline: float) -> dict[int, list[FileTimerRequest]]:
-        expired: dict[int, list[FileTimerRequest]] = {}
-        for request in self._timers.values():
-            if request.expiration_time <= deadline:
-                expired.setdefault(request.worker_pid, []).append(request)
-        return expired
 
     def stop(self) -> None:
         super().stop()
