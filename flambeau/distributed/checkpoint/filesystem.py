@@ -143,7 +143,7 @@ class FileSystemReader(StorageReader):
 
     def __init__(self, path: Any, **_: Any) -> None:
         self.path = Path(path)
-        self.storage_data: dict[Any, _StorageInfo] = {}
+        self.storage_data: dict[Any, Any] = {}  # where a chunk lies: a _StorageInfo
 
     def reset(self, checkpoint_id: Any = None) -> None:
         if checkpoint_id is not None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import flambeau
-from flambeau.distributed.checkpoint.filesystem import deliver
+from flambeau.distributed.checkpoint.filesystem import FileSystemReader, deliver
 from flambeau.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
     Metadata,
@@ -24,7 +24,7 @@ from flambeau.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 from flambeau.distributed.checkpoint.planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
-from flambeau.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult, completed
+from flambeau.distributed.checkpoint.storage import StorageWriter, WriteResult, completed
 from flambeau.utils import safetensors
 
 __all__ = ["HuggingFaceStorageReader", "HuggingFaceStorageWriter"]
@@ -122,16 +122,11 @@ class HuggingFaceStorageWriter(StorageWriter):
         return isinstance(checkpoint_id, (str, os.PathLike))
 
 
-class HuggingFaceStorageReader(StorageReader):
+class HuggingFaceStorageReader(FileSystemReader):
     """Reads the safetensors files of a folder, whoever wrote them."""
 
     def __init__(self, path: Any, thread_count: int = 1, **_: Any) -> None:
-        self.path = Path(path)
-        self.storage_data: dict[MetadataIndex, tuple[str, str]] = {}
-
-    def reset(self, checkpoint_id: Any = None) -> None:
-        if checkpoint_id is not None:
-            self.path = Path(checkpoint_id)
+        super().__init__(path)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         entries: dict[str, Any] = {}
@@ -152,15 +147,6 @@ class HuggingFaceStorageReader(StorageReader):
                     entry.chunks.append(ChunkStorageMetadata(offsets, flambeau.Size(tensor.shape)))
                     storage[MetadataIndex(name, offsets)] = (file, name)
         return Metadata(entries, storage_data=storage)
-
-    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        self.storage_data = metadata.storage_data
-
-    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
-        return plan
-
-    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
-        return plans
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         for item in plan.items:
