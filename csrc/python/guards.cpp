@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "python/guard_facts.h"
+#include "python/parse.h"
 
 namespace fl::py {
 namespace {
@@ -30,6 +31,7 @@ class Tree final : public GuardTree {
   Object function_failure, class_failure;  // what failed() says of them
   ThreadState state;
   DType default_type;
+  DefaultDevice device;
   bool busy_ = false;
 
   bool fail(const Node& node) const {
@@ -255,7 +257,7 @@ class Tree final : public GuardTree {
     const ThreadState& now = thread_state();
     if (now.grad_mode != state.grad_mode || now.inference_mode != state.inference_mode ||
         now.included.bits() != state.included.bits() || now.excluded.bits() != state.excluded.bits() ||
-        default_dtype() != default_type) {
+        default_dtype() != default_type || default_device() != device) {
       failure = nullptr;
       return false;
     }
@@ -531,13 +533,15 @@ std::unique_ptr<GuardTree> GuardTree::build(PyObject* description) {
   }
   PyObject* classes = item(description, 8);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
-    FL_CHECK_KIND(PyType_Check(item(classes, i)), Value, "[guards] expected a class");
-    tree->classes.emplace_back(item(classes, i), item(description, 9));
+    PyObject* fact = item(classes, i);  // a class and the names of members
+    FL_CHECK_KIND(PyType_Check(item(fact, 0)), Value, "[guards] expected a class");
+    tree->classes.emplace_back(item(fact, 0), item(fact, 1));
   }
   tree->function_failure = own(PyUnicode_FromString("the code of a function"));
   tree->class_failure = own(PyUnicode_FromString("the bases or special methods of a class"));
   tree->state = thread_state();
   tree->default_type = default_dtype();
+  tree->device = default_device();
   return tree;
 }
 

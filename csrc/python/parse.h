@@ -52,6 +52,8 @@ struct Arena {
 struct DefaultDevice {
   bool active = false;
   Device device;
+
+  bool operator!=(const DefaultDevice& o) const { return active != o.active || device != o.device; }
 };
 DefaultDevice& default_device();
 

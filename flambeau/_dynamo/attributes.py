@@ -163,6 +163,7 @@ def _load_from_tensor(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
             tensor.source.attribute("is_leaf").check("equals", True)
         return None
     raw = lookup_type(_C.Tensor, name)
+    tracer.outside.tensor_members[name] = None
     if raw is NULL:
         if tensor.real is not None and tensor.source is not None:
             state = getattr(tensor.real, "__dict__", None) or {}
@@ -186,6 +187,11 @@ def _load_from_subclass(tracer: Tracer, tensor: TracedTensor, name: str) -> Any:
     """A member that the tensor's own class defines."""
     raw = overriding.lookup_member(tensor.cls, name)
     tracer.outside.guard_type_attribute(tensor.cls, name)
+    if tensor.real is not None and tensor.source is not None and not isinstance(raw, property):
+        state = getattr(tensor.real, "__dict__", None) or {}
+        if name in state:
+            return tracer.outside.wrap(state[name], tensor.source.attribute(name))
+        tensor.source.instance(name).check("absent")
     if isinstance(raw, property) and raw.fget is not None:
         return tracer.call(_accessor(tracer, raw, "fget"), (tensor,), {})
     if isinstance(raw, types.FunctionType):

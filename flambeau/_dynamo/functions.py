@@ -171,6 +171,7 @@ def _getattr(tracer: Tracer, value: Any, name: str, *default: Any) -> Any:
 
 def _hasattr(tracer: Tracer, value: Any, name: str) -> bool:
     if type(value) is TracedTensor and lookup_type(_C.Tensor, name) is not NULL:
+        tracer.outside.tensor_members[name] = None
         return True
     try:
         attributes.load(tracer, value, name)
@@ -418,9 +419,13 @@ def _allow_breaks(tracer: Tracer, owner: Any, *error: Any) -> None:
         tracer.modes.refuse_breaks.pop()
 
 
+_STACKS = ("currentframe", "stack", "trace")  # of inspect: the callers are seen, too
+
+
 def _look_at_frame(name: str) -> Callable[..., Any]:
     def run(tracer: Tracer, *args: Any, **kwargs: Any) -> Any:
-        if tracer.frame is tracer.root:
+        sees_callers = name in _STACKS or (name == "_getframe" and bool(args) and args[0] != 0)
+        if tracer.frame is tracer.root or sees_callers:
             raise SkipFrame(f"{breaks.FRAME.title}: {name}()")
         raise Unsupported(breaks.FRAME, f"{name}()")
 
@@ -647,7 +652,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
     table[autograd.Function.apply.__func__] = opaque.apply_function
     if "inspect" in sys.modules:
         table[sys.modules["inspect"].signature] = _signature
-        for name in ("currentframe", "stack", "trace"):
+        for name in _STACKS:
             table[getattr(sys.modules["inspect"], name)] = _look_at_frame(name)
     pairs: list[tuple[Any, Callable[..., Any]]] = [
         (isinstance, _isinstance), (type, _type), (len, _len), (getattr, _getattr), (hasattr, _hasattr), (setattr, _setattr),

@@ -49,8 +49,7 @@ class GuardTree(NamedTuple):
     relations: tuple[Any, ...]  # what was assumed of sizes
     members: tuple[int, ...]  # slots of members of modules, which are all different, too
     functions: tuple[Any, ...]  # whose code was captured
-    classes: tuple[type, ...]  # whose bases and special methods were relied on
-    special_names: tuple[str, ...]  # of these methods
+    classes: tuple[tuple[type, tuple[str, ...]], ...]  # whose bases were relied on, and the members with these names
 
 
 class Builder:
@@ -75,8 +74,13 @@ class Builder:
         symbol_count, relations = self.tracer.builder.sizes.all_relations()
         return GuardTree(
             tuple(roots), same, distinct, len(self.slots), symbol_count, relations, member_slots,
-            tuple(outside.functions.values()), tuple(outside.classes.values()), SPECIAL_NAMES,
+            tuple(outside.functions.values()), self.classes(),
         )  # fmt: skip
+
+    def classes(self) -> tuple[tuple[type, tuple[str, ...]], ...]:
+        outside = self.tracer.outside
+        facts = [(cls, SPECIAL_NAMES) for cls in outside.classes.values() if cls is not _C.Tensor]
+        return (*facts, (_C.Tensor, SPECIAL_NAMES + tuple(outside.tensor_members)))
 
     def node(self, source: Source, of_module: bool) -> GuardNode | None:
         """The node of a place; None when nothing below it is checked."""

@@ -72,6 +72,7 @@ class Outside:
         self.distinct: list[Source] = []  # places that hold different objects
         self.functions: dict[int, Any] = {}  # by id: functions whose code is captured
         self.classes: dict[int, type] = {}  # by id: classes that can change, and of which something is known
+        self.tensor_members: dict[str, None] = {}  # names that were looked up in the class Tensor
         self.numbers: dict[Source, Any] = {}
         self.written_classes = False
 

@@ -138,14 +138,28 @@ def divide(graph: GraphModule, from_memory: frozenset[Kind]) -> Divided:
             kind = _kind_of_use(user, used)
             return enter(used, kind if kind is Kind.TENSOR or kind in from_memory else Kind.VALUE)
 
-        copies[node] = main.node_copy(node, replace)
+        copies[node] = _copy_of(node, main, replace, early)
         copies[node].meta.update(node.meta)
     sources = [node for node, _ in inputs]
     return Divided(_preparation(graph, sources), GraphModule(graph, main).forward, [kind for _, kind in inputs])
 
 
+def _copy_of(node: Node, graph: Graph, replace: Callable[[Node], Node], early: dict[Node, None]) -> Node:
+    """The node in another graph. What a tensor is filled with may be read from memory, but not what one like it is made of."""
+    if node.target is not fl.full_like or not any(a in early for a in node.all_input_nodes):
+        return graph.node_copy(node, replace)
+    like, value, *_ = (*node.args, node.kwargs.get("fill_value"))
+    options = {k: v for k, v in node.kwargs.items() if k != "fill_value"}
+    empty = graph.call_function(fl.empty_like, map_arg((like,), replace), map_arg(options, replace))
+    empty.meta.update(node.meta)
+    return graph.call_function(fl.fill, (empty, map_arg(value, replace)))
+
+
 def _is_scalar(node: Node) -> bool:
-    return isinstance(node.meta.get("example_value"), (int, float, fl.SymInt))
+    example = node.meta.get("example_value")
+    if example is None and node.op == "call_function" and node.target in _ARITHMETIC:  # a step towards an integer
+        return bool(node.all_input_nodes) and all(map(_is_scalar, node.all_input_nodes))
+    return isinstance(example, (int, float, fl.SymInt))
 
 
 def _early_nodes(graph: Graph) -> dict[Node, None]:
@@ -185,6 +199,8 @@ def _kind_of_use(user: Node, scalar: Node) -> Kind:
         return Kind.TENSOR
     if not any(a is scalar for a in (*user.args, *user.kwargs.values())):
         return Kind.VALUE
+    if user.target is fl.full_like:
+        return Kind.OPERAND
     nested: list[Node] = []
     map_arg([a for a in (*user.args, *user.kwargs.values()) if not isinstance(a, Node)], nested.append)
     if any(a is scalar for a in nested):
@@ -194,10 +210,14 @@ def _kind_of_use(user: Node, scalar: Node) -> Kind:
         return Kind.VALUE if is_integer else Kind.UPDATE
     if user.op == "call_function" and user.target in _OPERATORS:
         return Kind.OPERAND
+    if user.op == "call_function" and user.target is operator.setitem:
+        return Kind.VALUE if user.args[1] is scalar else Kind.OPERAND
     if not is_integer and _is_argument(user, scalar):
         return Kind.ARGUMENT
+    if is_integer:
+        return Kind.OPERAND if any(_is_operand(record, user, scalar) for record in _records(user)) else Kind.VALUE
     native = user.op == "call_method" or (user.op == "call_function" and isinstance(user.target, _NativeFunction))
-    return Kind.OPERAND if native and not is_integer else Kind.VALUE
+    return Kind.OPERAND if native else Kind.VALUE
 
 
 def _is_update(node: Node) -> bool:
@@ -210,22 +230,36 @@ def _is_update(node: Node) -> bool:
 
 def _is_argument(user: Node, scalar: Node) -> bool:
     """Whether a scalar is an argument of a pointwise function that is a number by its schema."""
+    return any(_takes_number(record, user, scalar) for record in _records(user))
+
+
+def _records(user: Node) -> list[Any]:
+    """The records of the operator that a node calls, if it calls one."""
     name = user.target if user.op == "call_method" else getattr(user.target, "__name__", "")
     if user.op == "call_function" and not isinstance(user.target, _NativeFunction):
-        return False
+        return []
     base = str(name).rstrip("_")
-    return any(_takes_number(find_record(full), user, scalar) for full in (base, f"{base}.Tensor", f"{base}.Scalar"))
+    records = [find_record(full) for full in (base, f"{base}.Tensor", f"{base}.Scalar", f"{base}.self")]
+    return [record for record in records if record is not None]
+
+
+def _formals(record: Any, user: Node, scalar: Node) -> list[Any]:
+    """The formal arguments that a scalar is given for; None for those that the schema does not have."""
+    places = [at for at, value in [*enumerate(user.args), *user.kwargs.items()] if value is scalar]
+    by_place = {at: f for i, f in enumerate(record.schema.args) for at in (i, f.name)}
+    return [by_place.get(at) for at in places]
 
 
 def _takes_number(record: Any, user: Node, scalar: Node) -> bool:
-    if record is None or record.kind != "pointwise":
+    if record.kind != "pointwise":
         return False
-    for at, value in [*enumerate(user.args), *user.kwargs.items()]:
-        if value is scalar:
-            formal = [f for i, f in enumerate(record.schema.args) if at in (i, f.name)]
-            if len(formal) != 1 or formal[0].is_tensor or formal[0].name == record.details["select"]:
-                return False
-    return True
+    formals = _formals(record, user, scalar)
+    return not any(f is None or f.is_tensor or f.name == record.details["select"] for f in formals)
+
+
+def _is_operand(record: Any, user: Node, scalar: Node) -> bool:
+    """Whether a scalar stands where tensors may, so that it is no size or dimension."""
+    return all(f is not None and f.is_tensor for f in _formals(record, user, scalar))
 
 
 def _preparation(graph: GraphModule, wanted: list[Node]) -> Callable[..., Sequence[Any]]:

@@ -336,7 +336,7 @@ class _ArgumentPrinter:
             cls = self.scope.name_of(_type_repr(type(a)), type(a))
             return f"{cls}.{a.name}"
         if isinstance(a, complex):
-            return f"({a!r})" if a == a else f"complex({self(a.real)}, {self(a.imag)})"
+            return f"complex({self(a.real)}, {self(a.imag)})"  # its repr loses signs of zeros
         if isinstance(a, (OpOverload, types.FunctionType, types.BuiltinFunctionType)):
             return self.scope.name_of(_get_qualified_name(a), a)
         if isinstance(a, type):

@@ -426,6 +426,59 @@ def opt_state():
     return f, [lambda: o.param_groups[0].__setitem__("lr", 0.5), lambda: o.param_groups[0].__setitem__("momentum", 0.5)]
 
 
+@case
+def device_of_new_tensors():
+    def f(x):
+        return 1 if fl.ones(3).device.type == "meta" else 2
+
+    return f, [lambda: fl.set_default_device("meta"), lambda: fl.set_default_device("cpu")]
+
+
+@case
+def methods_of_tensor():
+    own, add = fl.Tensor.sin, fl.Tensor.__add__
+
+    def f(x):
+        return x.sin() + 1
+
+    return f, [
+        lambda: setattr(fl.Tensor, "sin", lambda x: x * 100),
+        lambda: setattr(fl.Tensor, "__add__", lambda x, y: x * 7),
+        lambda: setattr(fl.Tensor, "sin", own),
+        lambda: setattr(fl.Tensor, "__add__", add),
+    ]
+
+
+@case
+def new_members_of_tensor():
+    def f(x):
+        return x.tenfold() if hasattr(x, "tenfold") else x
+
+    return f, [
+        lambda: setattr(fl.Tensor, "tenfold", lambda x: x * 10),
+        lambda: setattr(fl.Tensor, "tenfold", lambda x: x * 10 + 1),
+        lambda: delattr(fl.Tensor, "tenfold"),
+    ]
+
+
+@case
+def attributes_that_hide_those_of_a_subclass():
+    class Scaled(fl.Tensor):
+        scale = 2.0
+
+    t = fl.ones(3).as_subclass(Scaled)
+
+    def f(x):
+        return (x + t.scale).as_subclass(fl.Tensor)
+
+    return f, [
+        lambda: setattr(Scaled, "scale", 3.0),
+        lambda: setattr(t, "scale", 4.0),
+        lambda: setattr(t, "scale", 5.0),
+        lambda: delattr(t, "scale"),
+    ]
+
+
 @pytest.fixture(autouse=True)
 def restore():
     yield

@@ -697,6 +697,22 @@ def test_variables_of_a_function_that_asks_for_them_are_its_own():
         assert fl.equal(fl.compile(program)(fl.ones(2)), program(fl.ones(2)))
 
 
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda: sys._getframe(1).f_locals["wide"],
+        lambda: inspect.currentframe().f_back.f_locals["wide"],
+        lambda: inspect.stack()[1].frame.f_locals["wide"],
+    ],
+)
+def test_variables_of_callers_are_those_of_the_program(look):
+    def function(x):
+        wide = 4  # noqa: F841 - read by look()
+        return x.sin() + look()
+
+    assert fl.equal(fl.compile(function)(fl.ones(2)), function(fl.ones(2)))
+
+
 def test_a_generator_function_returns_a_generator():
     def generator(x):
         yield x + 1

@@ -188,6 +188,13 @@ def test_powers_of_negative_numbers_keep_their_brackets():
     assert fx.symbolic_trace(lambda n: (-2) ** n)(2) == 4
 
 
+@pytest.mark.parametrize("value", [complex(-0.0, 1), complex(1, -0.0), complex(0, float("inf")), complex(float("nan"), -float("inf")), 2 - 1j])  # fmt: skip
+def test_complex_constants_are_printed_as_they_are(value):
+    graph = fx.Graph()
+    graph.output(graph.call_function(complex, (value,)))
+    assert repr(fx.GraphModule({}, graph)()) == repr(value)
+
+
 def test_in_place_on_a_number_leaves_the_number():
     def f(x):
         y = x
