@@ -179,7 +179,12 @@ Tensor reread(const Tensor& t, DType dtype) {
   if (is_complex(t.dtype()) == is_complex(dtype)) return t;
   static const Operator& as_real = OperatorTable::get().at("view_as_real");
   static const Operator& as_complex = OperatorTable::get().at("view_as_complex");
-  return call_tensor(is_complex(t.dtype()) ? as_real : as_complex, t);
+  static const Operator& without_conjugate = OperatorTable::get().at("resolve_conj");
+  static const Operator& without_negative = OperatorTable::get().at("resolve_neg");
+  Tensor plain = t;
+  if (plain->keys.has(Key::Conjugate)) plain = call_tensor(without_conjugate, plain);
+  if (plain->keys.has(Key::Negative)) plain = call_tensor(without_negative, plain);
+  return call_tensor(is_complex(t.dtype()) ? as_real : as_complex, plain);
 }
 
 Tensor empty_of(const Tensor& like, IntSpan sizes, IntSpan strides, DType dtype) {

@@ -42,7 +42,7 @@ def _call(func: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
 def _numerical(func: Callable[..., Any], inputs: Sequence[Any], at: int, eps: float) -> list[list[Tensor]]:
     """For each number of input `at` the change of every output, as real vectors."""
     x = inputs[at]
-    dense = x.detach().clone(memory_format=fl.contiguous_format)
+    dense = x.detach().resolve_conj().resolve_neg().clone(memory_format=fl.contiguous_format)
     numbers = (fl.view_as_real(dense) if dense.is_complex() else dense).view(-1)
     rows = []
     for k in range(numbers.numel()):

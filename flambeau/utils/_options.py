@@ -22,7 +22,7 @@ def settings(module_name: str) -> tuple[Callable[..., Any], Callable[[], dict[st
     def options() -> dict[str, Any]:
         values: dict[str, Any] = {}
         for name, value in vars(sys.modules[module_name]).items():
-            if name.startswith("_") or isinstance(value, ModuleType):
+            if name.startswith("_") or name.isupper() or isinstance(value, ModuleType):
                 continue
             if isinstance(value, type) and value.__module__ == module_name:
                 values |= {f"{name}.{k}": v for k, v in vars(value).items() if not k.startswith("_")}

@@ -279,3 +279,10 @@ def test_windows_at_a_place_in_the_storage_of_an_input():
         compiled = fl.compile(function)
         for part in (base, base[5:], base[3:13]):
             fl.testing.assert_close(compiled(part), function(part))
+
+
+@pytest.mark.parametrize("dtype", [fl.float16, fl.bfloat16, fl.float32, fl.float64])
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 2, 3, -1, 0, 1.5])
+def test_powers_at_the_ends_of_the_range(dtype, exponent):
+    x = fl.tensor([-math.inf, -1.0, 0.0, -0.0, 4.0, math.inf] * 9, dtype=dtype)
+    assert repr(fl.compile(lambda x: x**exponent)(x).tolist()) == repr((x**exponent).tolist())

@@ -19,7 +19,18 @@ def sign(x: e.Expr) -> e.Expr:
 
 def direction(z: e.Expr) -> e.Expr:
     """The complex number of modulus 1 in the direction of z, or 0."""
-    return e.where(z == 0, 0, z / e.abs(z))
+    other = _not_zero(z)
+    return e.where(z == 0, 0, other / e.abs(other))
+
+
+def _not_zero(z: e.Expr) -> e.Expr:
+    """z, or 1 where z is 0 and something else is taken: derivatives there are no infinity times 0."""
+    return e.where(z == 0, 1, z)
+
+
+def sgn_vjp(g: e.Expr, z: e.Expr, out: e.Expr) -> tuple[e.Expr]:
+    other = _not_zero(z)
+    return (e.where(z == 0, 0, g / e.abs(other) - e.real(g / other) * out),)
 
 
 absolute = pointwise(
@@ -39,7 +50,7 @@ pointwise(
     dtypes="bifc",
     tags=("nonholomorphic",),
     vjp={
-        "c": lambda g, z, out: (e.where(z == 0, 0, g / e.abs(z) - e.real(g / z) * out),),
+        "c": sgn_vjp,
         "": lambda g, x, out: (e.lift(0),),
     },
 )

@@ -14,7 +14,7 @@ Pair = tuple[Any, Any]  # real and imaginary parts: devices need no arithmetic o
 
 
 def _parts(x: Any) -> Pair:
-    real, imaginary = fl.view_as_real(x).unbind(-1)
+    real, imaginary = fl.view_as_real(x.resolve_conj().resolve_neg()).unbind(-1)
     return real, imaginary
 
 

@@ -44,15 +44,25 @@ def logcumsumexp_vjp(g: fl.Tensor, self: fl.Tensor, dim: int, out: fl.Tensor) ->
         return x.flip([dim]).logcumsumexp(dim).flip([dim])
 
     if self.is_complex() or fl.is_grad_enabled():
-        # The sums of g * exp(self - out) from each place on, scaled by the largest of them.
-        pivot = out.detach().real.amin(dim, keepdim=True)
-        pivot = pivot.masked_fill(pivot.isinf(), 0)
-        weight = (g * (pivot - out).exp().conj()).flip([dim]).cumsum(dim).flip([dim])
-        return weight * (self - pivot).exp().conj()
+        nothing = out == float("-inf")  # yet: the quotient is not defined
+        ratio = (self - out).masked_fill(nothing, 0).exp().conj()
+        return (_sums_after(g, out, dim) * ratio).masked_fill(nothing, float("nan"))
     low = float("-inf")
-    positive = fl.where(g > 0, g.abs().masked_fill(g <= 0, 1).log(), fl.full_like(g, low))
+    positive = fl.where(g <= 0, fl.full_like(g, low), g.abs().masked_fill(g <= 0, 1).log())  # NaN stays
     negative = fl.where(g < 0, g.abs().masked_fill(g >= 0, 1).log(), fl.full_like(g, low))
     return (backwards(positive - out) + self).exp() - (backwards(negative - out) + self).exp()
+
+
+def _sums_after(g: fl.Tensor, out: fl.Tensor, dim: int) -> fl.Tensor:
+    """For each place the sum of g * exp(out of this place - out) from there on. Running sums do not decrease, so that no
+    factor is more than 1; each step doubles how many places the sums reach."""
+    n, reach = out.shape[dim], 1
+    while reach < n:
+        near, far = out.narrow(dim, 0, n - reach), out.narrow(dim, reach, n - reach)
+        ratio = (near - far).masked_fill(near.isinf() & (near == far), 0).exp().conj()
+        sums = g.narrow(dim, 0, n - reach) + ratio * g.narrow(dim, reach, n - reach)
+        g, reach = fl.cat([sums, g.narrow(dim, n - reach, reach)], dim), 2 * reach
+    return g
 
 
 @vjp("cummax", "cummin")

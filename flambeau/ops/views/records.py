@@ -181,12 +181,12 @@ def diagonal_backward_vjp(g: fl.Tensor, offset: int, dim1: int, dim2: int) -> fl
 
 @vjp("view_as_real")
 def view_as_real_vjp(g: fl.Tensor) -> fl.Tensor:
-    return fl.view_as_complex(g.contiguous())
+    return fl.view_as_complex(g.contiguous().resolve_neg())
 
 
 @vjp("view_as_complex")
 def view_as_complex_vjp(g: fl.Tensor) -> fl.Tensor:
-    return fl.view_as_real(g)
+    return fl.view_as_real(g.resolve_conj().resolve_neg())
 
 
 @vjp("_conj")
