@@ -155,3 +155,18 @@ def test_contractions_of_whole_numbers_with_one_keep_the_dtype():
 
 def test_powers_of_two_are_made_in_the_dtype_of_the_result():
     assert fl.ldexp(fl.tensor(1.0, dtype=fl.float64), fl.tensor(200)).item() == 2.0**200
+
+
+def test_blocks_promote_as_operands_do():
+    """A number without a dimension does not widen what has some."""
+    short, single = fl.ones(1, dtype=fl.int16), fl.tensor(0, dtype=fl.int64)
+    assert fl.block_diag(short, single).dtype == fl.int16
+    assert fl.block_diag(short, single[None]).dtype == fl.int64
+    assert fl.block_diag(fl.tensor(1.5), fl.ones(2, dtype=fl.int64)).dtype == fl.float32
+
+
+@pytest.mark.parametrize("p", [1, 2, math.inf])
+def test_slices_that_keep_their_norm_have_gradients_of_their_own(p):
+    x = fl.tensor([[3.0, 4.0], [NAN, 3.0], [0.5, 0.1]], requires_grad=True)
+    (g,) = fl.autograd.grad(x.renorm(p, 0, 1.0).sum(), x)
+    assert g[1:].tolist() == [[1, 1], [1, 1]] and g[0].isfinite().all()

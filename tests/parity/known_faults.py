@@ -194,12 +194,19 @@ FAULTS = [
         holds=_non_finite,
     ),
     Fault("special.ndtr loses its tail", "lib.special.ndtr(lib.tensor([-7]))", r"ndtr"),
+    Fault("special.sinc of integers is not 0", "lib.special.sinc(lib.tensor([1.0])).item()", r"sinc"),
     Fault(
         "condition numbers, inverses and ranks of singular matrices",
         "lib.linalg.cond(lib.tensor([[0.5], [1.73]], dtype=lib.float64).expand(2, 3))",
         r"linalg\.(cond|inv|pinv|solve|matrix_rank|svdvals)",
     ),
     # ------------------------------------------------------------------------------------------ derivatives
+    Fault(
+        "2 to the power of an integer below zero is 0 in the derivative of ldexp",
+        "(lambda x: lib.autograd.grad(lib.ldexp(x, lib.tensor([-1])), x)[0])(lib.tensor([1.0]).requires_grad_())",
+        r"ldexp",
+        True,
+    ),
     Fault(
         "of equal values the median may have any index, and so may its derivative",
         _MEDIANS,

@@ -159,7 +159,7 @@ def block_diag(tensors: list[fl.Tensor]) -> fl.Tensor:
             )
     blocks = [fl.atleast_2d(t) for t in tensors]
     width = sum(b.shape[1] for b in blocks)
-    dtype = fl.cat([b.reshape(-1)[:0] for b in blocks]).dtype
+    dtype = fl._C._promote_operands(tensors)
     rows, at = [], 0
     for b in blocks:
         rows.append(fl.constant_pad_nd(b.to(dtype), [at, width - at - b.shape[1]]))

@@ -548,7 +548,10 @@ def renorm(self: fl.Tensor, p: Scalar, dim: int, maxnorm: Scalar) -> fl.Tensor:
     others = [d for d in range(self.dim()) if d != slice_dim]
     wide = fl.float32 if self.dtype in (fl.float16, fl.bfloat16) else None
     size = vector_norm(self, p, others, True, wide)
-    factor = fl.where(size > maxnorm, maxnorm / (size + 1e-7), fl.ones_like(size))
+    large = size > maxnorm
+    if self.requires_grad:  # the norms of other slices, which may be NaN, take no part
+        size = vector_norm(self.masked_fill(large.logical_not(), 0), p, others, True, wide)
+    factor = fl.where(large, maxnorm / (size + 1e-7), fl.ones_like(size))
     return self * factor.to(self.dtype) if wide is None else (self.to(wide) * factor).to(self.dtype)
 
 
