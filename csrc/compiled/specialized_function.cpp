@@ -175,6 +175,52 @@ bool CompiledGraph::entangled(const Tensor* tensors, const std::vector<int>* som
   return false;
 }
 
+namespace {
+// The elements of its storage between which a tensor lies, with positive strides.
+std::pair<int64_t, int64_t> extent(const Tensor& t) {
+  int64_t last = t.offset();
+  for (int64_t d = 0; d < t.dim(); ++d) last += (t.size(d) - 1) * t.stride(d);
+  return {t.offset(), last};
+}
+
+// Whether writes to `base` may be followed by `view` as a window on it.
+bool may_be_base(const Tensor& base, const Tensor& view) {
+  if (base.same(view) || base->storage.get() != view->storage.get() || base.dtype() != view.dtype() ||
+      !base.requires_grad() || base.numel() == 0 || view.numel() == 0)
+    return false;
+  const auto outer = extent(base), inner = extent(view);
+  return outer.first <= inner.first && inner.second <= outer.second;
+}
+
+// The largest dense result that another one lies in, or null; of equals the first.
+const Tensor* base_among(const std::vector<int>& differentiable, const std::vector<Tensor>& results,
+                         int view) {
+  const auto width = [](const Tensor& t) { return extent(t).second - extent(t).first; };
+  const Tensor* base = nullptr;
+  for (int i : differentiable) {
+    const Tensor& other = results[i];
+    if (!may_be_base(other, results[view]) || !is_dense(other)) continue;
+    if (i > view && width(other) == width(results[view]) && is_dense(results[view])) continue;
+    if (base == nullptr || width(other) > width(*base)) base = &other;
+  }
+  return base;
+}
+
+// Results that lie in the memory of an input, or of another result, are views of it, as in eager mode: after
+// a write to one in place, gradients flow through what was written.
+void connect_views(const std::vector<int>& differentiable, const std::vector<Tensor>& results,
+                   const Tensor* inputs, size_t input_count) {
+  for (int i : differentiable) {
+    const Tensor& view = results[i];
+    if (view->storage->use_count() == 1) continue;  // nearly always
+    const Tensor* base = std::find_if(inputs, inputs + input_count,
+                                      [&](const Tensor& input) { return may_be_base(input, view); });
+    if (base == inputs + input_count) base = base_among(differentiable, results, i);
+    if (base != nullptr) autograd::make_view(view, *base, false);
+  }
+}
+}  // namespace
+
 std::vector<Tensor> CompiledGraph::run(const Tensor* tensors, FixedInputs* fixed) {
   std::vector<Tensor> results_and_saved = forward.run(tensors);
   if (backward) {
@@ -191,6 +237,7 @@ std::vector<Tensor> CompiledGraph::run(const Tensor* tensors, FixedInputs* fixed
       autograd::set_history(results_and_saved[i], Ref<autograd::Node>(node.get()), output);
     }
     results_and_saved.resize(results);
+    connect_views(gradients_from, results_and_saved, tensors, inputs.size());
   }
   return results_and_saved;
 }

@@ -177,7 +177,9 @@ class GraphBuilder:
     def _reshape(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A view in place: the tensor stands for another node from now on. Callers would not see that of theirs."""
         tensor, view = args[0], name[:-1]
-        if tensor.source is not None or name not in tags.operators("view"):
+        # Without grad mode views have no history; a tensor that is reshaped in place keeps its own.
+        forgets = tensor.fake.requires_grad and not fl.is_grad_enabled()
+        if tensor.source is not None or forgets or name not in tags.operators("view"):
             raise Unsupported(breaks.UNKNOWN_CALL, f"Tensor.{name}")
         result = self._record("call_method", view, args, kwargs)
         self.traced_by_fake.pop(id(tensor.fake), None)

@@ -91,7 +91,10 @@ Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const 
     bool masked = false;
     for (const Tensor& t : indices)
       masked |= t.defined() && (t.dtype() == DType::Bool || t.dtype() == DType::UInt8);
-    if (masked) return self;
+    if (masked) {
+      self.bump_version();  // views follow the write, as they do where there is data
+      return self;
+    }
   }
   const IndexPlan plan("index_put_", self, indices);
   while (source.dim() > static_cast<int64_t>(plan.shape.size()) && source.size(0) == 1) {
