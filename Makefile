@@ -24,7 +24,7 @@ export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := dev
-.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz races lint format sanitize sanitize-threads sweep dev wheel archive aarch64 cuda-wheel matrix clean replay
+.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz races lint format sanitize sanitize-threads sweep dev wheel archive aarch64 cuda-wheel matrix clean replay libraries
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -175,6 +175,10 @@ cuda-wheel: cuda ## pack the CUDA library into a wheel of its own, into dist/
 # Wheels for all Pythons that are found, and the corpus of captured programs with each of them installed.
 matrix: ## build and test wheels for all Pythons that are found
 	$(PYTHON) tools/matrix.py $(PYTHONS) -- $(or $(ARGS),-n $(JOBS) tests/dynamo)
+
+# Libraries of others from PyPI, run on flambeau; docs/libraries.md has the results.
+libraries: dev ## try third-party libraries
+	$(INSIDE) tools/libraries.py --record docs/libraries.md $(ARGS)
 
 # Which generated kernels differ from those of another revision: make replay BASE=main ARGS=--diff
 BASE ?= HEAD

@@ -203,6 +203,16 @@ def _element_size(dtype: Any) -> int:
     return dtype.itemsize
 
 
+def _get_available_device_type() -> str | None:
+    """The type of the machine's accelerator, if it has one."""
+    accelerator = flambeau.accelerator.current_accelerator()
+    return None if accelerator is None else accelerator.type
+
+
+def _get_device_module(device_type: str) -> Any:
+    return flambeau.get_device_module(device_type)
+
+
 def is_compiling() -> bool:
     """Whether the caller is being captured; the older name of `compiler.is_compiling`."""
     return flambeau.compiler.is_compiling()

@@ -288,3 +288,10 @@ def _gradient_along(x: Tensor, d: int, step: Any, edge_order: int) -> Tensor:
         parts.append((low * right + high * left) / (left + right))
     parts.append(last)
     return fl.cat(parts, d)
+
+
+def __getattr__(name: str) -> Any:
+    """Operators that PyTorch wraps in Python are in its module of this name, too."""
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(fl, name)

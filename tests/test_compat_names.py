@@ -183,13 +183,13 @@ def test_compiled_backward_is_nothing_to_switch_on():
 
 
 def test_settings_that_nothing_reads_cannot_be_changed():
-    for settings, name, value in (
-        (fl.compiler.config, "force_disable_caches", True),
-        (fl.backends.opt_einsum, "enabled", True),
-    ):
-        with pytest.raises(NotImplementedError, match=name):
-            setattr(settings, name, value)
-        setattr(settings, name, getattr(settings, name))
+    config = fl.compiler.config
+    with pytest.raises(NotImplementedError, match="force_disable_caches"):
+        config.force_disable_caches = True
+    config.force_disable_caches = config.force_disable_caches
+    with pytest.warns(UserWarning, match="order of contraction"):
+        fl.backends.opt_einsum.enabled = False
+    fl.backends.opt_einsum.enabled = True
     with pytest.raises(NotImplementedError), fl.compiler.config.patch(cache_key_tag="a"):
         pass
     with pytest.raises(AttributeError), fl.compiler.config.patch(no_such_setting=1):
@@ -294,3 +294,44 @@ def test_modules_under_other_paths_have_the_names_of_those(path, names):
 
     module = import_module(f"flambeau.{path}")
     assert [name for name in names.split() if not hasattr(module, name)] == []
+
+
+def test_context_managers_decorate():
+    from flambeau.utils._contextlib import _DecoratorContextManager, _NoParamDecoratorContextManager, context_decorator
+
+    class Deeper(_NoParamDecoratorContextManager):
+        depth = 0
+
+        def __enter__(self):
+            Deeper.depth += 1
+
+        def __exit__(self, *error):
+            Deeper.depth -= 1
+
+    @Deeper
+    def by_class():
+        return Deeper.depth
+
+    @Deeper()
+    def by_instance():
+        yield Deeper.depth
+        yield Deeper.depth
+
+    assert by_class() == 1 and list(by_instance()) == [1, 1] and Deeper.depth == 0
+    assert context_decorator(Deeper(), lambda: Deeper.depth)() == context_decorator(Deeper, lambda: Deeper.depth)() == 1
+    assert issubclass(Deeper, _DecoratorContextManager)
+
+
+def test_seeds_of_workers_are_those_of_pytorch():
+    from flambeau.utils.data._utils.worker import _generate_state
+
+    assert _generate_state(123, 4) == [3133042655, 609701789, 3156826794, 1639029168]
+    assert _generate_state(2**40 + 5, 1) == [1498861247, 1071186679, 1894702639, 271086497]
+
+
+def test_functions_of_the_module_functional():
+    from flambeau import functional
+
+    assert functional.einsum is fl.einsum and functional.stft is fl.stft
+    with pytest.raises(AttributeError):
+        functional.no_such_name  # noqa: B018

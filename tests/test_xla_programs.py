@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import subprocess
 import sys
 
@@ -127,3 +128,28 @@ def test_what_torch_xla_lacks_is_no_attribute(tmp_path):
     program = "import flambeau.as_torch, torch_xla; print(hasattr(torch_xla, 'nothing_of_this_name'), torch_xla.version.__version__)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.split()[0] == "False", done.stderr
+
+
+def test_libraries_that_look_for_torch_xla_find_what_the_program_imports(tmp_path):
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    (site / "looks.py").write_text(
+        "import importlib.util\n"
+        "found = importlib.util.find_spec('torch_xla') is not None\n"
+        "try:\n    import torch_xla.core.xla_model as xm\nexcept ImportError:\n    xm = None\n"
+    )
+    looks = "import looks; print(looks.found, looks.xm is not None)"
+    for program, environment, printed in (
+        (f"import flambeau.as_torch; {looks}", {}, "False False"),
+        (f"import flambeau.as_torch, torch_xla; {looks}", {}, "True True"),
+        (f"import flambeau.as_torch; {looks}", {"PJRT_DEVICE": "CPU"}, "True True"),
+    ):
+        outside = {name: value for name, value in os.environ.items() if name != "PJRT_DEVICE"}
+        path = os.pathsep.join([str(site), *sys.path])
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**outside, **environment, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.strip() == printed, done.stdout + done.stderr

@@ -118,6 +118,10 @@ void add_nn_module(PyObject* module) {
   base_type.tp_call = call;
   base_type.tp_methods = type_methods;
   check(PyType_Ready(&base_type));
+  // `super().__new__(cls, ...)` of a module goes on to the classes beside it, as it would over a class of
+  // Python.
+  check(PyDict_DelItemString(base_type.tp_dict, "__new__"));
+  PyType_Modified(&base_type);
   check(PyModule_AddObjectRef(module, "ModuleBase", reinterpret_cast<PyObject*>(&base_type)));
   check(PyModule_AddFunctions(module, functions));
 }

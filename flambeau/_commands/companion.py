@@ -33,7 +33,9 @@ def wheel(folder: Path, name: str = "torch") -> Path:
     version = VERSIONS[name]
     needs = "flambeau" if name == "torch" else f"torch=={VERSIONS['torch']}"
     summary = "Stands for flambeau; made on this machine by `flambeau companion`"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\nRequires-Dist: {needs}\n"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nSummary: {summary}\n"
+    if name != "torch" or installed("flambeau"):  # pip does not know a checkout, and would look for PyTorch instead
+        metadata += f"Requires-Dist: {needs}\n"
     return write_wheel(folder, f"{name}-{version}", "py3-none-any", metadata, {f"{name}.py": _MODULE.encode()})
 
 

@@ -59,6 +59,7 @@ RENAMED = {
     "autograd.variable": "autograd",
     "distributed._composable.fsdp": "distributed.fsdp",
     "distributed._tensor": "distributed.tensor",
+    "distributed._tensor.experimental": "distributed.tensor.experimental",
     "distributed._tensor.api": "distributed.tensor._api",
     "distributed._tensor.placement_types": "distributed.tensor.placement_types",
     "distributed.checkpoint.api": "distributed.checkpoint.state_dict_saver",

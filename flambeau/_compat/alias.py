@@ -31,6 +31,8 @@ TARGETS = {
     "torch": "flambeau", "torchvision": "flambeau.vision", "torchaudio": "flambeau.audio", "functorch": "flambeau.functorch",
     "torch_xla": "flambeau.xla", "torchao": "flambeau.ao.torchao",
 }  # fmt: skip
+# Distributions beside PyTorch that libraries look for, to compute otherwise where they are: programs choose them.
+_CHOSEN = frozenset(("torch_xla", "torchao"))
 VERSIONS = {"torch": TORCH_VERSION, "torchvision": TORCHVISION_VERSION, "torchaudio": TORCHAUDIO_VERSION}
 ENVIRONMENT = "FLAMBEAU_AS_TORCH"
 _COMPAT = os.path.dirname(os.path.abspath(__file__))
@@ -124,7 +126,7 @@ class Finder:
             if name != "torchvision.extension":
                 return None
             own = "flambeau._compat.torchvision_extension"
-        elif head not in TARGETS or (head == "torchao" and _is_installed("torchao")):
+        elif head not in TARGETS or (head in _CHOSEN and (_is_installed(head) or not _program_asks(head))):
             return None
         else:
             own = own_name(name)
@@ -153,19 +155,31 @@ class Finder:
     def invalidate_caches(self) -> None: ...
 
 
+def _program_asks(name: str) -> bool:
+    """Whether the program imports a name, now or before, rather than a library that would use it where it is."""
+    if name in sys.modules or (name == "torch_xla" and "PJRT_DEVICE" in os.environ):
+        return True
+    frame = sys._getframe(2)
+    while frame.f_back is not None and "importlib" in frame.f_code.co_filename:
+        frame = frame.f_back
+    return not any(
+        f"{os.sep}{folder}{os.sep}" in frame.f_code.co_filename for folder in ("site-packages", "dist-packages")
+    )
+
+
 def _torchvision_is_installed() -> bool:
     return _is_installed("torchvision")
 
 
 def _is_installed(name: str) -> bool:
-    """Whether importing a name finds the package of that name on the path."""
+    """Whether importing a name finds the package of that name on the path. A companion is a single file."""
     loaded = sys.modules.get(name)
     if loaded is not None:
         return loaded.__name__ == name
     from importlib.machinery import PathFinder
 
     spec = PathFinder.find_spec(name)
-    return spec is not None and spec.origin is not None
+    return spec is not None and spec.origin is not None and spec.submodule_search_locations is not None
 
 
 def _distribution(name: str, version: str) -> Any:

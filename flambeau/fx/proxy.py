@@ -308,6 +308,8 @@ class Proxy:
             return tracer.create_proxy("call_function", subscript, args, kwargs)
         if isinstance(orig_method, _METHODS):
             return tracer.create_proxy("call_method", orig_method.__name__, args, kwargs)
+        if orig_method is flambeau.einsum and len(args) == 2 and isinstance(args[1], (list, tuple)):
+            args = (args[0], *args[1])  # programs that rewrite graphs find its operands one by one
         return tracer.create_proxy("call_function", orig_method, args, kwargs, name=None)
 
 

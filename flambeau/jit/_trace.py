@@ -547,6 +547,29 @@ def _compare(expected: list[Any], actual: list[Any], tolerance: float) -> None:
             )
 
 
+def _state_as_inputs(graph: Any, module: Module) -> Any:
+    """The graph with parameters and buffers among its inputs, in the order of the state, in place of the module."""
+    owner = next(graph.inputs())
+    state = module.state_dict(keep_vars=True)
+    values = {}
+    for path, tensor in state.items():
+        values[path] = graph.addInput()
+        values[path].inferTypeFrom(tensor)
+    paths = {id(owner): ""}
+    for node in list(graph.nodes()):
+        if node.kind() != "prim::GetAttr" or id(node.input()) not in paths:
+            continue
+        path = paths[id(node.output())] = f"{paths[id(node.input())]}.{node.s('name')}".removeprefix(".")
+        if path in values:
+            node.output().replaceAllUsesWith(values[path])
+    for node in reversed(list(graph.nodes())):
+        if node.kind() == "prim::GetAttr" and not node.output().hasUses():
+            node.destroy()
+    if not owner.hasUses():
+        graph.eraseInput(0)
+    return graph
+
+
 def get_trace_graph(
     f: Any, args: Any = (), kwargs: Any = None, strict: bool = True, return_inputs: bool = False, **options: Any
 ) -> Any:
@@ -554,7 +577,7 @@ def get_trace_graph(
     args = args if isinstance(args, tuple) else (args,)
     if isinstance(f, Module):
         traced = trace_module(f, {"forward": args}, False, None, 1e-5, strict)
-        graph = traced.inlined_graph
+        graph = _state_as_inputs(traced.inlined_graph.copy(), f)
     else:
         graph = trace(f, args, None, False, None, 1e-5, strict).inlined_graph
     return (graph, f(*args), args) if return_inputs else (graph, f(*args))

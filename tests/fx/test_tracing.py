@@ -234,3 +234,11 @@ def test_a_tracer_need_not_know_how_parameters_become_proxies():
             return self.scale * x
 
     assert "get_attr" in {node.op for node in Named().trace(Scaled()).nodes}
+
+
+def test_operands_of_einsum_are_arguments_one_by_one():
+    for program in (lambda x, y: fl.einsum("ij,jk->ik", x, y), lambda x, y: fl.einsum("ij,jk->ik", [x, y])):
+        traced = fx.symbolic_trace(program)
+        node = next(node for node in traced.graph.nodes if node.op == "call_function")
+        assert len(node.args) == 3
+        fl.testing.assert_close(traced(x := fl.rand(2, 3), y := fl.rand(3, 4)), x @ y)

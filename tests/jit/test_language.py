@@ -347,3 +347,15 @@ def test_operators_without_results_are_called():
     for _ in range(3):
         scripted(torch.ones(1), "here")
     assert calls == ["here"] * 6
+
+
+def test_results_are_written_to_out():
+    def program(x: Tensor, total: Tensor, n: int):
+        scaled = torch.addcmul(total, x, x, value=2, out=total)
+        torch.sum(x, dim=[n], out=torch.empty(0))
+        return scaled, torch.matmul(x, x, out=torch.empty(0)), torch.cumsum(x, 0, out=None)
+
+    x, total = torch.full((2, 2), 3.0), torch.ones(2, 2)
+    scaled, product, sums = torch.jit.script(program)(x, total, 1)
+    assert torch.equal(scaled, torch.full((2, 2), 19.0)) and torch.equal(total, scaled)
+    assert torch.equal(product, x @ x) and torch.equal(sums, x.cumsum(0))

@@ -157,3 +157,13 @@ def test_operators_that_python_asks_of_the_right_operand():
     y = torch.rand(3, 3) + 2
     for expected, actual in zip(model(y), traced(y), strict=True):
         torch.testing.assert_close(actual, expected)
+
+
+def test_graphs_of_calls_have_the_state_among_their_inputs():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2, bias=False))
+    graph, result = torch.jit._get_trace_graph(model, torch.randn(3, 8))
+    shapes = [value.type().sizes() for value in graph.inputs()]
+    assert shapes == [[3, 8], [4, 8], [4], [2, 4]] and result.shape == (3, 2)
+    linear = graph.findAllNodes("aten::linear")
+    assert all(value.isCompleteTensor() for node in linear for value in list(node.inputs())[:2])
+    assert not graph.findAllNodes("prim::GetAttr")

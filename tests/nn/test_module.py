@@ -364,3 +364,20 @@ def test_modules_with_abstract_methods_cannot_be_made():
     with pytest.raises(TypeError, match="abstract"):
         Base()
     assert Double()(fl.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_new_goes_on_to_the_classes_beside_modules():
+    class Remembers:
+        def __new__(cls, *args, **kwargs):
+            instance = super().__new__(cls)
+            instance.arguments = args, kwargs
+            return instance
+
+    class Model(nn.Module, Remembers):
+        def __new__(cls, *args, **kwargs):
+            return super().__new__(cls, *args, **kwargs)
+
+        def __init__(self, *args, **kwargs):
+            super().__init__()
+
+    assert Model(1, width=2).arguments == ((1,), {"width": 2})

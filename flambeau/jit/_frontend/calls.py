@@ -117,12 +117,24 @@ class Calls:
                 node,
                 f"Unknown builtin op: {name}.\nCould not find any similar ops to {name}. This op may not exist or may not be currently supported in TorchScript",
             )
+        if "out" in kwargs and not any(a.name == "out" for c in candidates for a in c.arguments):
+            return self.written_to(kwargs["out"], name, args, {k: v for k, v in kwargs.items() if k != "out"}, node)
         result = match_any(candidates, args, kwargs)
         if not isinstance(result, Match):
             raise self.no_match(name, result, args, node)
         if node is not None:
             self.graph.current_range = self.source.range_of(node)
         return self.insert_match(name, result)
+
+    def written_to(self, out: Value, name: str, args: list[Value], kwargs: dict[str, Value], node: Any) -> Any:
+        """`torch.add(x, y, out=z)`: the table of signatures has the operators without it."""
+        result = self.call_operator(name, args, kwargs, node)
+        if isinstance(out.type(), T.NoneType):
+            return result
+        if not (isinstance(out.type(), T.TensorType) and isinstance(result.type(), T.TensorType)):
+            raise self.unsupported(node, "out= for operators with several results is not supported")
+        self.operator("aten::resize_as_", [out, result], node)
+        return self.operator("aten::copy_", [out, result], node)
 
     def insert_match(self, name: str, result: Match) -> Any:
         inputs = result.apply(self.graph)

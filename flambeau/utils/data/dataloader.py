@@ -8,6 +8,7 @@ import itertools
 import os
 import warnings
 import weakref
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import flambeau
@@ -22,6 +23,9 @@ from flambeau.utils.data.sampler import BatchSampler, RandomSampler, Sampler, Se
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 _T_co = TypeVar("_T_co", covariant=True)
+
+_collate_fn_t = Callable[[list[Any]], Any]  # names of types that libraries import
+_worker_init_fn_t = Callable[[int], None]
 
 
 class _DatasetKind:

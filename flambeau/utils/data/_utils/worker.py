@@ -45,6 +45,14 @@ def get_worker_info() -> WorkerInfo | None:
     return _worker_info
 
 
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Four numbers that seed other generators of a worker, as numpy.random.SeedSequence derives them."""
+    import numpy
+
+    entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32]
+    return numpy.random.SeedSequence(entropy).generate_state(4).tolist()
+
+
 def seed_everything(seed: int) -> None:
     """Seeds the generators of this worker."""
     import random
