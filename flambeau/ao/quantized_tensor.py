@@ -444,8 +444,10 @@ def _call(func: Any, name: str, x: QuantizedTensor, args: Any, kwargs: Any) -> A
         value = kwargs.pop("value", value) or 0.0
         before = [*before, kwargs.pop("mode", "constant")][:2]
         return _held(grid, func(whole.float(), *before, float(x._filling(value)) if before[1] == "constant" else None))
-    if name in tags.functions("averages"):  # by the numbers as float32, rounded to whole ones again
-        return _held(grid, func(whole.float(), *args, **kwargs))
+    if name in tags.functions(
+        "averages"
+    ):  # by steps from zero as float32, so that padding is zero, rounded to whole ones
+        return _held(grid, func(whole.float() - grid.zero_point, *args, **kwargs), grid.zero_point)
     if name in tags.functions("piecewise_linear"):  # by the values, rounded to the same grid
         return grid.quantize(func(x.dequantize(), *args, **kwargs))
     if name in tags.functions("unit_grid", "signed_unit_grid"):
@@ -455,13 +457,13 @@ def _call(func: Any, name: str, x: QuantizedTensor, args: Any, kwargs: Any) -> A
     return NotImplemented
 
 
-def _held(grid: Grid, result: Any) -> Any:
-    """Values of a result on the grid; indices as they are."""
+def _held(grid: Grid, result: Any, zero: int = 0) -> Any:
+    """Values of a result on the grid, moved to its zero; indices as they are."""
     if isinstance(result, Tensor):
         if result.is_floating_point():
-            return grid.hold(result.round().clamp(*grid.bounds))
+            return grid.hold((result.round() + zero).clamp(*grid.bounds))
         return grid.hold(result) if result.dtype == _STORED[grid.dtype] else result
-    return type(result)([_held(grid, value) for value in result])
+    return type(result)([_held(grid, value, zero) for value in result])
 
 
 def _joined(func: Any, tensors: Any, *args: Any, **kwargs: Any) -> QuantizedTensor:

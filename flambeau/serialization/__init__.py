@@ -509,10 +509,14 @@ def _trusting_load(data: bytes, loader: _Loader, pickle_module: Any, encoding: s
     """By pickle itself: runs whatever the file asks for. Names of PyTorch mean this package."""
     import pickle
 
+    from flambeau.serialization import packed_objects
+
     base = (pickle_module or pickle).Unpickler
 
     class TrustingUnpickler(base):  # type: ignore[misc, valid-type]
         def find_class(self, module: str, name: str) -> Any:
+            if f"{module}.{name}" == packed_objects.NAME:
+                return packed_objects.PackedObject
             if module == "torch" or module.startswith("torch."):
                 return own_global(module, name)
             return super().find_class(module, name)

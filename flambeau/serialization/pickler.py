@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau.serialization import packed_objects
 from flambeau.storage import STORAGE_NAMES, TypedStorage, UntypedStorage, storage_of
 
 # Where PyTorch keeps what has another place here.
@@ -208,7 +209,7 @@ class CheckpointPickler(pickle._Pickler):
         return super().save(obj, save_persistent_id)  # type: ignore[misc]
 
     def _teach(self, kind: type) -> None:
-        """Classes that are imported late: parameters, the storages of one dtype, quantized tensors and their dtypes."""
+        """Classes that are imported late: parameters, the storages of one dtype, quantized tensors, their dtypes, packed weights."""
         if str(kind.__module__).startswith("flambeau.nn") and kind.__name__ == "Parameter":
             self.dispatch[kind] = CheckpointPickler.save_parameter
         elif issubclass(kind, TypedStorage):
@@ -218,6 +219,8 @@ class CheckpointPickler(pickle._Pickler):
             self.dispatch[kind] = (
                 CheckpointPickler.save_quantized if of_tensor else CheckpointPickler.save_quantized_name
             )
+        elif hasattr(kind, "script_state"):
+            self.dispatch[kind] = packed_objects.write
 
 
 def pickler_over(module: Any) -> type[CheckpointPickler]:

@@ -16,6 +16,7 @@ from typing import Any
 import flambeau
 from flambeau import _ops, _utils
 from flambeau._C import Tensor
+from flambeau.serialization import packed_objects
 from flambeau.storage import STORAGE_NAMES, TypedStorage, UntypedStorage
 
 _MARK = object()
@@ -275,6 +276,7 @@ _CALLABLE: dict[str, Any] = {
     "torch._utils._rebuild_from_type_v2": _FromType(),
     "torch.serialization._get_layout": get_layout,
     "torch.Size": make_size,
+    packed_objects.NAME: packed_objects.PackedObject,
     "torch.device": make_device,
     "collections.OrderedDict": make_ordered_dict,
     "collections.Counter": make_counter,
@@ -523,6 +525,8 @@ class SafeUnpickler:
                 target.__setstate__(state)
             else:
                 _utils._set_obj_state(target, state)
+        elif kind is packed_objects.PackedObject:
+            target.__setstate__(state)
         elif isinstance(target, Tensor) and (kind is Tensor or kind is flambeau.nn.Parameter):
             _set_attributes(target, state)
         else:

@@ -35,7 +35,7 @@ def compare_weights(float_dict: dict[str, Any], quantized_dict: dict[str, Any]) 
         owner, _, last = key.rpartition(".")
         if last == "_packed_params" and isinstance(value, tuple):
             owner, weight = owner.removesuffix("_packed_params").rstrip("."), value[0]
-        elif last == "weight" and f".{_RECURRENT}." not in f".{owner}.":
+        elif last == "weight":
             weight = value
         else:
             continue
@@ -48,22 +48,19 @@ def compare_weights(float_dict: dict[str, Any], quantized_dict: dict[str, Any]) 
 def _recurrent_weights(float_dict: dict[str, Any], quantized_dict: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The two matrices of each layer and direction of dynamic recurrent layers."""
     weights_by_name: dict[str, dict[str, Any]] = {}
-    for key, weight in quantized_dict.items():
+    for key, cell in quantized_dict.items():
         place = key.split(".")
-        if place[-1] != "weight" or place[-3:-2] != [_RECURRENT]:
+        if place[-1] != "param" or place[-3:-2] != [_RECURRENT]:
             continue
-        owner, number = ".".join(place[:-3]), int(place[-2])
+        owner, row = ".".join(place[:-3]), int(place[-2])
         prefix = f"{owner}." if owner else ""
-        ends = "_reverse" if f"{prefix}weight_ih_l0_reverse" in float_dict else None
-        row, part = number // 2, "hh" if number % 2 else "ih"
-        layer, end = (row // 2, "_reverse" if row % 2 else "") if ends else (row, "")
-        values = weight
-        if f"{key[:-6]}scale" in quantized_dict:
-            scale, zero_point = (quantized_dict[key[:-6] + name].reshape(-1, 1) for name in ("scale", "zero_point"))
-            values = (weight.float() - zero_point) * scale
-        pair = weights_by_name.setdefault(f"{prefix}{_RECURRENT}.{row}.param", {"float": [], "quantized": []})
-        pair["float"].append(float_dict[f"{prefix}weight_{part}_l{layer}{end}"])
-        pair["quantized"].append(values)
+        both_ways = f"{prefix}weight_ih_l0_reverse" in float_dict
+        layer, end = (row // 2, "_reverse" if row % 2 else "") if both_ways else (row, "")
+        weights = [matrix.unpack()[0] for matrix in cell.matrices]
+        weights_by_name[key] = {
+            "float": [float_dict[f"{prefix}weight_{part}_l{layer}{end}"] for part in ("ih", "hh")],
+            "quantized": [weight.dequantize() if weight.is_quantized else weight.float() for weight in weights],
+        }
     return weights_by_name
 
 

@@ -91,7 +91,10 @@ DEFAULT_MODULE_TO_ACT_POST_PROCESS = {
 
 def no_observer_set() -> set[Any]:
     """Modules whose results lie on the grid of their input, or that have none."""
-    return {quantized.Dropout, nn.Dropout, nn.ReLU6}
+    from flambeau.ao.nn import quantizable
+
+    parts_are_observed = {quantizable.LSTM, quantizable.MultiheadAttention}
+    return {quantized.Dropout, nn.Dropout, nn.ReLU6} | parts_are_observed
 
 
 def get_default_static_quant_module_mappings() -> dict[Any, Any]:

@@ -26,7 +26,7 @@ from flambeau.ao.quantization.qconfig import (
 )
 from flambeau.ao.quantization.stubs import DeQuantStub, QuantWrapper
 from flambeau.ao.quantization.utils import get_qparam_dict
-from flambeau.ao.quantized_types import qint8, quint4x2, quint8
+from flambeau.ao.quantized_types import per_channel_affine, per_channel_symmetric, qint8, quint4x2, quint8
 from flambeau.nn.modules.module import Module
 
 __all__ = [
@@ -38,8 +38,19 @@ _FUNCTIONAL = (FloatFunctional, FXFloatFunctional)
 
 
 def get_default_custom_config_dict() -> dict[str, Any]:
-    """Modules with rules of their own: none by default."""
-    return {"float_to_observed_custom_module_class": {}, "observed_to_quantized_custom_module_class": {}}
+    """Modules with rules of their own: recurrent layers and attention, which become several layers that are observed."""
+    from flambeau.ao.nn import quantizable, quantized
+
+    return {
+        "float_to_observed_custom_module_class": {
+            nn.LSTM: quantizable.LSTM,
+            nn.MultiheadAttention: quantizable.MultiheadAttention,
+        },
+        "observed_to_quantized_custom_module_class": {
+            quantizable.LSTM: quantized.LSTM,
+            quantizable.MultiheadAttention: quantized.MultiheadAttention,
+        },
+    }
 
 
 def propagate_qconfig_(
@@ -82,9 +93,10 @@ def _get_observer_dict(mod: Module, target_dict: dict[str, Any], prefix: str = "
 def _add_observer(module: Any, by_qconfig: bool = False) -> None:
     """An observer behind a module that has a configuration; one that is only noted as it comes sees the input instead.
 
-    Modules whose results always lie on one grid get it, unless their configuration is to say what they get.
+    In training modules whose results always lie on one grid get it, unless their configuration is to say what they get.
     """
-    special = None if by_qconfig else mappings.DEFAULT_MODULE_TO_ACT_POST_PROCESS.get(type(module))
+    special = mappings.DEFAULT_MODULE_TO_ACT_POST_PROCESS.get(type(module)) if module.training else None
+    special = None if by_qconfig else special
     observer = module.qconfig.activation() if special is None else special()
     if type(module) in _FUNCTIONAL:
         module.activation_post_process = observer
@@ -104,7 +116,9 @@ def prepare(
     prepare_custom_config_dict: dict[str, Any] | None = None,
 ) -> Module:
     """The model with observers behind the layers that have a qconfig and a quantized form."""
-    custom = (prepare_custom_config_dict or {}).get("float_to_observed_custom_module_class", {})
+    if prepare_custom_config_dict is None:
+        prepare_custom_config_dict = get_default_custom_config_dict()
+    custom = prepare_custom_config_dict.get("float_to_observed_custom_module_class", {})
     model = model if inplace else copy.deepcopy(model)
     propagate_qconfig_(model, None, prepare_custom_config_dict)
     leaves = mappings.get_default_qconfig_propagation_list() - {nn.Sequential, DeQuantStub}
@@ -121,16 +135,18 @@ def prepare(
             config = getattr(child, "qconfig", None)
             if _is_activation_post_process(child):
                 continue
+            _need_valid(child)
             if type(child) in custom:
                 if config is not None:
                     observed = custom[type(child)].from_float(child)
                     observed.qconfig = config
                     setattr(owner, name, observed)
-                    _add_observer(observed)
+                    if type(observed) not in mappings.no_observer_set():
+                        _add_observer(observed)
             elif type(child) in wanted:
                 if config is not None:
                     _add_observer(child, type(child) in named)
-            elif isinstance(child, _FusedModule) and config is not None and allow_list is None:
+            elif config is not None and (_is_observed_whole(child, allow_list) or _has_fixed_grid(child)):
                 _add_observer(child)
             else:
                 visit(child)
@@ -140,6 +156,28 @@ def prepare(
     else:
         visit(model)
     return model
+
+
+def _is_observed_whole(module: Any, allow_list: Any) -> bool:
+    return isinstance(module, _FusedModule) and allow_list is None
+
+
+def _has_fixed_grid(module: Any) -> bool:
+    return module.training and type(module) in mappings.DEFAULT_MODULE_TO_ACT_POST_PROCESS
+
+
+def _need_valid(module: Any) -> None:
+    """Refuse what could not be converted later."""
+    transposed = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+    config = getattr(module, "qconfig", None)
+    if config is None or not isinstance(module, transposed) or not callable(config.weight):
+        return
+    scheme = getattr(config.weight(), "qscheme", None)
+    if scheme in (per_channel_affine, per_channel_symmetric):
+        raise AssertionError(
+            f"[prepare] expected a weight observer with one scale for a transposed convolution, got {scheme}: "
+            "Per channel weight observer is not supported yet for ConvTranspose{n}d."
+        )
 
 
 def prepare_qat(model: Module, mapping: dict[Any, Any] | None = None, inplace: bool = False) -> Module:
@@ -230,7 +268,9 @@ def convert(
     use_precomputed_fake_quant: bool = False,
 ) -> Module:
     """The model with quantized layers in place of those that were observed."""
-    custom = (convert_custom_config_dict or {}).get("observed_to_quantized_custom_module_class", {})
+    if convert_custom_config_dict is None:
+        convert_custom_config_dict = get_default_custom_config_dict()
+    custom = convert_custom_config_dict.get("observed_to_quantized_custom_module_class", {})
     module = module if inplace else copy.deepcopy(module)
     if mapping is None:
         known = (
@@ -248,6 +288,9 @@ def convert(
             new = swap_module(child, known, custom, use_precomputed_fake_quant)
             if new is not child:
                 setattr(owner, name, new)
+            elif mapping is None and type(child) in mappings.DEFAULT_MODULE_TO_ACT_POST_PROCESS:
+                _remove_hooks(child)
+                child._modules.pop("activation_post_process", None)
             elif type(child) in known or isinstance(child, _FusedModule):
                 visit(child)
 

@@ -9,7 +9,32 @@ import flambeau as fl
 from flambeau import Tensor
 from flambeau.ao.quantized_operators.layers import PackedParams
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["FUNCTIONS", "PackedCell"]
+
+
+class PackedCell:
+    """The two matrices of a direction of a recurrent layer, as checkpoints have them."""
+
+    STATE_TYPE = "(str, Tensor[], float[], int[], __torch__.torch.classes.quantized.LinearPackedParamsBase[])"
+    script_class = "__torch__.torch.classes.rnn.CellParamsBase"
+    KINDS = ("quantized_dynamic", "quantized_fp16")
+
+    def __init__(self, ih: PackedParams, hh: PackedParams) -> None:
+        self.matrices = [ih, hh]
+
+    def script_state(self) -> Any:
+        weights, biases = zip(*(matrix.unpack() for matrix in self.matrices), strict=True)
+        if weights[0].is_quantized:
+            rows = weights[0].shape[0]
+            shown = [fl.zeros(rows) if bias is None else bias for bias in biases]
+            return self.KINDS[0], shown, [], [1], self.matrices
+        return self.KINDS[1], [], [], [], self.matrices
+
+    def set_script_state(self, state: Any) -> None:
+        kind, _, _, _, matrices = state
+        if kind not in self.KINDS or len(matrices) != 2 or not all(isinstance(m, PackedParams) for m in matrices):
+            raise RuntimeError(f"[load] expected two matrices in one of the forms {self.KINDS}, got {kind!r}")
+        self.matrices = list(matrices)
 
 
 def _product(x: Tensor, packed: PackedParams) -> Tensor:

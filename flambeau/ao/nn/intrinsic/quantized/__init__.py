@@ -20,6 +20,9 @@ class LinearReLU(linear.Linear):
 
     post_op = "relu"
 
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: Any = fl.qint8) -> None:
+        super().__init__(in_features, out_features, bias, dtype)
+
     def _get_name(self) -> str:
         return "QuantizedLinearReLU"
 
@@ -80,6 +83,9 @@ class LinearTanh(_LinearThen):
     """A linear layer and tanh."""
 
     post_op = "tanh"
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: Any = fl.qint8) -> None:
+        super().__init__(in_features, out_features, bias, dtype)
 
     def after(self, values: Any) -> Any:
         return values.tanh()

@@ -50,15 +50,13 @@ class _Weights(Module):
 
                 observer = default_weight_observer()
             observer(weight)
-            for name in ("weight", "scale", "zero_point"):
-                self.register_buffer(name, None)
             self._hold(quantized_weight(weight, observer))
         self.register_buffer("bias", None if bias is None else bias.detach().clone())
 
     def _hold(self, weight: Any) -> None:
-        self.weight = weight.int_repr()
-        self.scale = fl.as_tensor(weight._grid.scale, dtype=fl.float32).reshape(-1)
-        self.zero_point = fl.as_tensor(weight._grid.zero_point).to(fl.int32).reshape(-1)
+        self.register_buffer("weight", weight.int_repr())
+        self.register_buffer("scale", fl.as_tensor(weight._grid.scale, dtype=fl.float32).reshape(-1))
+        self.register_buffer("zero_point", fl.as_tensor(weight._grid.zero_point).to(fl.int32).reshape(-1))
 
     def held(self) -> Any:
         """The weight as a quantized tensor, or in half precision."""
@@ -70,11 +68,19 @@ class _Weights(Module):
 
     def set(self, weight: Any, bias: Tensor | None) -> None:
         """Another weight, as `held` has it, and bias."""
+        self.dtype = qint8 if weight.is_quantized else fl.float16
         if self.dtype is fl.float16:
-            self.weight = weight.detach().half()
+            self.register_buffer("weight", weight.detach().half())
         else:
             self._hold(weight)
         self.bias = bias
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """Nothing: the layer saves its matrices packed, as PyTorch's layers do."""
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        if prefix + "weight" in state_dict:  # not packed
+            super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def dequantized(self) -> Tensor:
         if self.dtype is fl.float16:
@@ -114,12 +120,19 @@ class _Shown(Module):
 class Linear(quantized.Linear):
     """A linear layer with weights in eight bits, or in half precision, on float tensors."""
 
+    _version = 4  # of the layout in checkpoints; before it PyTorch put inputs on grids of 256 places
+
     def __init__(self, in_features: int, out_features: int, bias_: bool = True, dtype: Any = None) -> None:
         super().__init__(in_features, out_features, bias_, float_or_quantized(dtype))
 
     @property
     def dtype(self) -> Any:
         return self._packed_params.dtype
+
+    @property
+    def version(self) -> int:
+        """Of the layout in checkpoints."""
+        return self._version
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Linear:
@@ -229,6 +242,8 @@ def _taken_over(cls: Any, mod: Any) -> Any:
 class _Recurrent(_Shown):
     """What LSTM and GRU share: layers, directions, and the order of the input."""
 
+    _version = 2  # of the layout in checkpoints
+
     def __init__(self, *sizes: Any, dtype: Any = qint8, **settings: Any) -> None:
         super().__init__()
         self._take_over(getattr(fl.nn, type(self).__name__)(*sizes, **settings), dtype)
@@ -238,6 +253,7 @@ class _Recurrent(_Shown):
             raise NotImplementedError("[quantize_dynamic] expected recurrent layers without projections, got one with")
         for name in ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional"):
             setattr(self, name, getattr(mod, name))
+        self.mode, self.version = type(self).__name__, self._version
         self.dtype = float_or_quantized(dtype)
         self.training = mod.training
         self.directions = 2 if mod.bidirectional else 1
@@ -312,6 +328,26 @@ class _Recurrent(_Shown):
         if single:
             return out.squeeze(1), [s.squeeze(1) for s in last]
         return (out.transpose(0, 1) if self.batch_first else out), last
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        from flambeau.ao.quantized_operators.cells import PackedCell
+
+        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[misc]
+        weights = [part.packed() for part in self._all_weight_values]
+        for row, pair in enumerate(zip(weights[::2], weights[1::2], strict=True)):
+            destination[f"{prefix}_all_weight_values.{row}.param"] = PackedCell(*pair)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, metadata: Any, strict: bool, missing: Any, *rest: Any
+    ) -> None:
+        for row in range(len(self._all_weight_values) // 2):
+            key = f"{prefix}_all_weight_values.{row}.param"
+            if key in state_dict:
+                for i, matrix in enumerate(state_dict.pop(key).matrices):
+                    self._all_weight_values[2 * row + i].set(*matrix.unpack())
+            elif strict and f"{prefix}_all_weight_values.{2 * row}.weight" not in state_dict:
+                missing.append(key)
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)  # type: ignore[misc]
 
     def _script_form(self) -> Any:
         from flambeau.jit._library import quantized as forms
@@ -401,6 +437,21 @@ class _Cell(_Shown):
             weights = getattr(self, f"_packed_weight_{part}")
             weights.set(weight_bias_dict[f"weight_{part}"], weight_bias_dict[f"bias_{part}"])
 
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[misc]
+        for name in ("_packed_weight_ih", "_packed_weight_hh"):
+            destination[prefix + name] = getattr(self, name).packed()
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, metadata: Any, strict: bool, missing: Any, *rest: Any
+    ) -> None:
+        for name in ("_packed_weight_ih", "_packed_weight_hh"):
+            if prefix + name in state_dict:
+                getattr(self, name).set(*state_dict.pop(prefix + name).unpack())
+            elif strict and f"{prefix}{name}.weight" not in state_dict:
+                missing.append(prefix + name)
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)  # type: ignore[misc]
+
     def _script_form(self) -> Any:
         from flambeau.jit._library import quantized as forms
 
@@ -416,7 +467,8 @@ class _Cell(_Shown):
         return f"DynamicQuantized{type(self).__name__}"
 
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        text = f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        return text if self.nonlinearity == "tanh" else f"{text}, nonlinearity={self.nonlinearity}"
 
 
 class RNNCell(_Cell):

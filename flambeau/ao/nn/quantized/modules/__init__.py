@@ -6,6 +6,7 @@
 | `activation`, `normalization` | what is computed from the values and rounded to a grid |
 | `embedding_ops` | tables with rows in eight or four bits |
 | `functional_modules` | sums, products and joins as methods |
+| `rnn`, `attention` | layers of several parts, each on a grid |
 """
 
 from __future__ import annotations
@@ -80,4 +81,12 @@ class DeQuantize(Module):
         return cls()
 
 
-__getattr__ = absent.names_of(__name__)
+_other = absent.names_of(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("LSTM", "MultiheadAttention"):
+        from flambeau.ao.nn import quantized
+
+        return getattr(quantized, name)
+    return _other(name)

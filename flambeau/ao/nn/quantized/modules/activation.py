@@ -15,6 +15,8 @@ __all__ = ["ELU", "Dropout", "Hardswish", "LeakyReLU", "MaxPool2d", "PReLU", "Re
 class _Activation(OnGrid):
     """A function of each value, and the grid of its results."""
 
+    inplace = False
+
     def compute(self, x: Tensor) -> Tensor:
         raise TypeError(f"[{type(self).__name__}] expected an activation, got a base class")
 
@@ -108,6 +110,14 @@ class Sigmoid(_Activation):
 
     def __init__(self, output_scale: float, output_zero_point: int) -> None:
         super().__init__(output_scale, output_zero_point)
+
+    @property
+    def output_scale(self) -> float:
+        return self.scale
+
+    @property
+    def output_zero_point(self) -> int:
+        return self.zero_point
 
     def compute(self, x: Tensor) -> Tensor:
         return x.sigmoid()
@@ -217,3 +227,11 @@ class Dropout(fl.nn.Dropout):
 
 class MaxPool2d(fl.nn.MaxPool2d):
     """The greatest of a window, which lies on the same grid."""
+
+
+def __getattr__(name: str) -> Any:
+    if name == "MultiheadAttention":  # made of the layers of this package
+        from flambeau.ao.nn.quantized.modules import attention
+
+        return attention.MultiheadAttention
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

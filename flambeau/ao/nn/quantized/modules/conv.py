@@ -59,6 +59,13 @@ class _ConvNd(WeightedQuantizedModule):
     def packed(self, weight: Tensor) -> Tensor:
         return _ops._int8_convolution_pack(weight, self.groups)
 
+    def _input(self, x: Any) -> QuantizedTensor:
+        if x.dim() != self.ndim + 2:
+            raise ValueError(
+                f"[{self._get_name()}] expected an input (n, c, {', '.join('dhw'[3 - self.ndim :])}), got {tuple(x.shape)}"
+            )
+        return super()._input(x)
+
     def forward(self, input: Any) -> QuantizedTensor:
         return self.on_grid(self._input(input), self.scale, self.zero_point, self.post_op)
 

@@ -27,6 +27,9 @@ class _Reference:
 
     _IS_REFERENCE = True
     _FLOAT_MODULE: Any = None
+    weight_qscheme: Any
+    weight_dtype: Any
+    _buffers: dict[str, Any]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         grids = kwargs.pop("weight_qparams_dict", None)
@@ -54,6 +57,7 @@ class _Reference:
         setattr(self, f"{name}_dtype", dtype)
         for end in ("quant_min", "quant_max"):
             setattr(self, f"{name}_{end}", grid.get(end))
+        setattr(self, f"{name}_axis_int", int(grid.get("axis", 0) or 0))
         if scheme is None:
             return
         whole = fl.float32 if scheme is per_channel_affine_float_qparams else fl.int64
@@ -64,6 +68,24 @@ class _Reference:
         )
         for end, kind, value in buffers:
             self.register_buffer(f"{name}_{end}", fl.as_tensor(value).detach().clone().to(kind))
+
+    _grid_is_saved_whole = False  # whether scheme and dtype of the grid are in state dicts, too
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[misc]
+        if self._grid_is_saved_whole:
+            destination[f"{prefix}weight_qscheme"] = self.weight_qscheme
+            destination[f"{prefix}weight_dtype"] = self.weight_dtype
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        if self._grid_is_saved_whole:
+            for name in ("weight_qscheme", "weight_dtype"):
+                if prefix + name in state_dict:
+                    setattr(self, name, state_dict.pop(prefix + name))
+            for name in ("weight_scale", "weight_zero_point"):  # their size follows from the scheme
+                if prefix + name in state_dict and name in self._buffers:
+                    setattr(self, name, self._buffers[name].new_empty(state_dict[prefix + name].shape))
+        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[misc]
 
     def _quantized(self, name: str) -> Any:
         weight, scheme = getattr(self, name), getattr(self, f"{name}_qscheme")
@@ -115,13 +137,16 @@ class _Reference:
         return layer
 
     def _get_name(self) -> str:
-        return f"Quantized{type(self).__name__}(Reference)"
+        name = type(self).__name__.removesuffix("Bag")  # PyTorch shows a bag as a table
+        return f"Quantized{name}(Reference)"
 
 
 def _reference_of(name: str) -> Any:
     kind = getattr(fl.nn, name)
     doc = f"{name} with weights that are rounded to a grid."
-    return type(name, (_Reference, kind), {"_FLOAT_MODULE": kind, "__module__": __name__, "__doc__": doc})
+    one_weight = "RNN" not in name and "LSTM" not in name and "GRU" not in name
+    body = {"_FLOAT_MODULE": kind, "__module__": __name__, "__doc__": doc, "_grid_is_saved_whole": one_weight}
+    return type(name, (_Reference, kind), body)
 
 
 Linear, Embedding, EmbeddingBag = map(_reference_of, ("Linear", "Embedding", "EmbeddingBag"))

@@ -1,0 +1,46 @@
+"""Objects of PyTorch's own classes inside checkpoints: packed weights of quantized layers.
+
+PyTorch writes them as `torch.ScriptObject` with their state and the name of their class. They are objects of the classes
+that `ops.quantized` has for them, which know their state and take it.
+"""
+
+from __future__ import annotations
+
+from pickle import UnpicklingError
+from typing import Any
+
+NAME = "torch.ScriptObject"
+_CLASSES = {
+    "quantized.LinearPackedParamsBase": ("layers", "PackedLinear"),
+    "quantized.Conv2dPackedParamsBase": ("layers", "PackedConvolution"),
+    "quantized.Conv3dPackedParamsBase": ("layers", "PackedConvolution"),
+    "quantized.EmbeddingPackedParamsBase": ("tables", "PackedTable"),
+    "rnn.CellParamsBase": ("cells", "PackedCell"),
+}
+_PREFIX = "__torch__.torch.classes."
+
+
+class PackedObject:
+    """An object whose class is not known before its state is."""
+
+    def __setstate__(self, state: Any) -> None:
+        if type(state) is not tuple or len(state) != 2 or not isinstance(state[1], str):
+            raise UnpicklingError("[load] expected the state of an object and its class, got other values")
+        parts, name = state
+        place = _CLASSES.get(name.removeprefix(_PREFIX))
+        if place is None:
+            raise UnpicklingError(f"[load] expected one of the classes {sorted(_CLASSES)}, got {name!r}")
+        from importlib import import_module
+
+        module, class_name = place
+        self.__class__ = getattr(import_module(f"flambeau.ao.quantized_operators.{module}"), class_name)
+        self.set_script_state(parts)  # type: ignore[attr-defined]
+
+
+def write(pickler: Any, obj: Any) -> None:
+    """The object as PyTorch has it."""
+    pickler.write_name("torch", "ScriptObject")
+    pickler.write(b")\x81")
+    pickler.memoize(obj)
+    pickler.save((obj.script_state(), obj.script_class))
+    pickler.write(b"b")
