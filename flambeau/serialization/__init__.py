@@ -515,7 +515,7 @@ def _trusting_load(data: bytes, loader: _Loader, pickle_module: Any, encoding: s
 
     class TrustingUnpickler(base):  # type: ignore[misc, valid-type]
         def find_class(self, module: str, name: str) -> Any:
-            if f"{module}.{name}" == packed_objects.NAME:
+            if f"{module}.{name}" in packed_objects.NAMES:
                 return packed_objects.PackedObject
             if module == "torch" or module.startswith("torch."):
                 return own_global(module, name)

@@ -13,7 +13,8 @@ from typing import Any
 
 import flambeau
 from flambeau import _C
-from flambeau.serialization.unpickler import SafeUnpickler, StorageKind, UnpicklingError
+from flambeau.serialization import packed_objects
+from flambeau.serialization.unpickler import CONTAINERS, SafeUnpickler, StorageKind, UnpicklingError
 from flambeau.storage import TypedStorage, UntypedStorage, storage_of
 
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -52,20 +53,21 @@ class _Unread:
 
 
 class _HeadUnpickler(SafeUnpickler):
-    """Finds the storages of a pickle and its end. Functions build tensors from bytes, so only classes are called."""
+    """Finds the storages of a pickle and its end. Functions build tensors from bytes, so only classes and containers are made."""
 
     def operations(self) -> Any:
         own = {ord("R"): _HeadUnpickler.reduce, ord("b"): _HeadUnpickler.build}
         return [own.get(code, operation) for code, operation in enumerate(super().operations())]
 
     def reduce(self) -> None:
-        if isinstance(self._stack[-2], type):
+        function = self._stack[-2]
+        if isinstance(function, type) or function in CONTAINERS:
             return super().reduce()
         del self._stack[-2:]
         self._stack.append(_Unread())
 
     def build(self) -> None:
-        if isinstance(self._stack[-2], _Unread):
+        if isinstance(self._stack[-2], (_Unread, packed_objects.PackedObject)):
             self._stack.pop()
         else:
             super().build()

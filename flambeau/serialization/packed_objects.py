@@ -9,14 +9,7 @@ from __future__ import annotations
 from pickle import UnpicklingError
 from typing import Any
 
-NAME = "torch.ScriptObject"
-_CLASSES = {
-    "quantized.LinearPackedParamsBase": ("layers", "PackedLinear"),
-    "quantized.Conv2dPackedParamsBase": ("layers", "PackedConvolution"),
-    "quantized.Conv3dPackedParamsBase": ("layers", "PackedConvolution"),
-    "quantized.EmbeddingPackedParamsBase": ("tables", "PackedTable"),
-    "rnn.CellParamsBase": ("cells", "PackedCell"),
-}
+NAMES = ("torch.ScriptObject", "torch._C.ScriptObject")
 _PREFIX = "__torch__.torch.classes."
 
 
@@ -27,14 +20,13 @@ class PackedObject:
         if type(state) is not tuple or len(state) != 2 or not isinstance(state[1], str):
             raise UnpicklingError("[load] expected the state of an object and its class, got other values")
         parts, name = state
-        place = _CLASSES.get(name.removeprefix(_PREFIX))
-        if place is None:
-            raise UnpicklingError(f"[load] expected one of the classes {sorted(_CLASSES)}, got {name!r}")
-        from importlib import import_module
+        from flambeau.ao.quantized_operators import packed_class
 
-        module, class_name = place
-        self.__class__ = getattr(import_module(f"flambeau.ao.quantized_operators.{module}"), class_name)
-        self.set_script_state(parts)  # type: ignore[attr-defined]
+        kind = packed_class(name.removeprefix(_PREFIX))
+        if kind is None:
+            raise UnpicklingError(f"[load] expected packed weights of a quantized layer, got {name!r}")
+        self.__class__ = kind
+        self.set_script_state(parts)
 
 
 def write(pickler: Any, obj: Any) -> None:

@@ -262,6 +262,7 @@ _LAYOUTS = {
         flambeau.sparse_bsc,
     )
 }
+CONTAINERS = (make_ordered_dict, make_counter, make_set, make_frozenset)
 _CALLABLE: dict[str, Any] = {
     "torch._utils._rebuild_qtensor": rebuild_quantized_tensor,
     "torch._utils._rebuild_sparse_tensor": rebuild_sparse_tensor,
@@ -276,7 +277,7 @@ _CALLABLE: dict[str, Any] = {
     "torch._utils._rebuild_from_type_v2": _FromType(),
     "torch.serialization._get_layout": get_layout,
     "torch.Size": make_size,
-    packed_objects.NAME: packed_objects.PackedObject,
+    **dict.fromkeys(packed_objects.NAMES, packed_objects.PackedObject),
     "torch.device": make_device,
     "collections.OrderedDict": make_ordered_dict,
     "collections.Counter": make_counter,

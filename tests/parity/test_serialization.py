@@ -251,3 +251,17 @@ def test_conjugates_and_negatives_are_computed(zipped, safe):
     conjugate, negative, plain = fl.load(file, weights_only=safe)
     assert conjugate.tolist() == [1 - 2j, 3 + 4j] and plain.tolist() == [1 + 2j, 3 - 4j]
     assert negative.tolist() == [-2.0, 4.0]
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_state_dicts_before_version_1_6(weights_only):
+    """Ordered dicts with metadata, and containers around them, in the format without zip."""
+    state = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)).state_dict()
+    file = io.BytesIO()
+    torch.save({"state": state, "seen": {1, 2}, "step": 3}, file, _use_new_zipfile_serialization=False)
+    file.seek(0)
+    loaded = fl.load(file, weights_only=weights_only)
+    assert list(loaded["state"]) == list(state) and loaded["seen"] == {1, 2} and loaded["step"] == 3
+    assert loaded["state"]._metadata == state._metadata
+    for name, value in state.items():
+        np.testing.assert_array_equal(loaded["state"][name].numpy(), value.numpy())

@@ -66,9 +66,10 @@ class QuantizedFunction:
 
 def packed_class(name: str) -> Any:
     """The class of packed weights by its name in archives, such as `quantized.LinearPackedParamsBase`; None if there is none."""
-    from flambeau.ao.quantized_operators import layers, tables
+    from flambeau.ao.quantized_operators import cells, layers, tables
 
     return {
+        "rnn.CellParamsBase": cells.PackedCell,
         "quantized.LinearPackedParamsBase": layers.PackedLinear,
         "quantized.Conv2dPackedParamsBase": layers.PackedConvolution,
         "quantized.Conv3dPackedParamsBase": layers.PackedConvolution,
