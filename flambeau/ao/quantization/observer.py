@@ -270,6 +270,8 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         for name in ("min_val", "max_val"):  # their shape is that of the tensor that was seen
+            if f"{prefix}{name}s" in state_dict:  # as PyTorch called them before 1.10
+                state_dict[prefix + name] = state_dict.pop(f"{prefix}{name}s")
             if prefix + name in state_dict:
                 setattr(self, name, fl.empty_like(state_dict[prefix + name]))
         super()._load_from_state_dict(state_dict, prefix, *args)

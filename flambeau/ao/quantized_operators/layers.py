@@ -86,15 +86,28 @@ class PackedConvolution(PackedParams):
         return self.VERSION, [fl.tensor(numbers, dtype=fl.int16), weight], [layer.bias()]
 
     def set_script_state(self, state: Any) -> None:
-        version, (numbers, weight, *_), (bias, *_) = state
-        if version != self.VERSION:
-            raise RuntimeError(f"[jit.load] expected packed weights of version {self.VERSION}, got {version!r}")
-        dims, *rest = numbers.tolist()
+        numbers, weight, bias = _convolution_state(state)
+        dims, *rest = numbers
         stride, padding, dilation, output_padding = (rest[i * dims : (i + 1) * dims] for i in range(4))
         groups, transposed = rest[4 * dims :]
         kind = getattr(quantized, f"Conv{'Transpose' if transposed else ''}{dims}d")
         settings = (stride, padding, *([output_padding] if transposed else []), dilation, groups)
         self.layer = _prepack(kind, bool(transposed))(weight, bias, *settings).layer
+
+
+def _convolution_state(state: Any) -> tuple[list[int], Any, Any]:
+    """The settings of a convolution in the order of the present layout, its weight and its bias, from any layout."""
+    if isinstance(state[0], Tensor):  # the first one
+        weight, bias, *settings, groups = state
+        stride, padding, dilation = ([int(n) for n in setting] for setting in settings)
+        return [len(stride), *stride, *padding, *dilation, *[0] * len(stride), int(groups), 0], weight, bias
+    version, first, second = state
+    if version == 3:
+        _, weight, bias = second
+        return list(first), weight, bias
+    if version != PackedConvolution.VERSION:
+        raise RuntimeError(f"[jit.load] expected packed weights of version 1, 2 or 3, got {version!r}")
+    return first[0].tolist(), first[1], second[0]
 
 
 def layer_of(packed: Any) -> Any:

@@ -65,6 +65,15 @@ def _changed() -> dict[str, tuple[int, str]]:
     return {name: (int(last), function) for function, (name, _, last) in parts}
 
 
+def _packed_type(node: ast.ClassDef) -> T.JitType:
+    """The type of packed weights, which PyTorch before 1.6 declared as tensors: of the layer that the class packs them for."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and part.attr.removesuffix("_fp16").endswith("_prepack"):
+            layer = part.attr.removesuffix("_fp16").removesuffix("_prepack").capitalize()
+            return T.NativeClassType(f"{T.NativeClassType.PREFIX}quantized.{layer}PackedParamsBase")
+    return T.TENSOR
+
+
 class _Torch(Sugared):
     """`torch` in archives: every name is an operator, in the meaning of the archive's version."""
 
@@ -306,6 +315,8 @@ class CodeReader:
         self.types[qualified] = kind
         for part in node.body:
             self._member(kind, part, source)
+        if kind.attributes.get("_packed_params") is T.TENSOR:
+            kind.attributes["_packed_params"] = _packed_type(node)
         for name in list(kind.methods):
             if name.startswith("__") and name.endswith("_getter"):
                 prop = name[2 : -len("_getter")]

@@ -7,7 +7,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor, nn
-from flambeau.ao.nn.quantized import FloatFunctional
+from flambeau.ao.nn.quantized.modules.functional_modules import FloatFunctional
 from flambeau.ao.quantization.stubs import DeQuantStub, QuantStub
 
 __all__ = ["MultiheadAttention"]
@@ -33,7 +33,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         super().__init__(
             embed_dim, num_heads, dropout, bias, add_bias_kv, add_zero_attn, kdim, vdim, batch_first, device, dtype
         )
-        options = {"bias": bias, "device": device, "dtype": dtype}
+        options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
         self.linear_Q = nn.Linear(self.embed_dim, self.embed_dim, **options)
         self.linear_K = nn.Linear(self.kdim, self.embed_dim, **options)
         self.linear_V = nn.Linear(self.vdim, self.embed_dim, **options)
@@ -111,7 +111,7 @@ class MultiheadAttention(nn.MultiheadAttention):
                 setattr(layer, f"{name}_proj_weight", nn.Parameter(weight))
         if layer.in_proj_bias is not None:
             layer.in_proj_bias = nn.Parameter(fl.cat(biases))
-        weight, bias = self.out_proj._weight_bias()  # type: ignore[operator]
+        weight, bias = self.out_proj._weight_bias()
         layer.out_proj.weight = nn.Parameter(weight.dequantize())
         layer.out_proj.bias = None if bias is None else nn.Parameter(bias)
         return layer

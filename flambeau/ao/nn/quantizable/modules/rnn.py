@@ -9,7 +9,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor, nn
-from flambeau.ao.nn.quantized import FloatFunctional
+from flambeau.ao.nn.quantized.modules.functional_modules import FloatFunctional
 from flambeau.nn.modules.module import Module
 
 __all__ = ["LSTM", "LSTMCell"]
@@ -29,7 +29,7 @@ class LSTMCell(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.input_size, self.hidden_size, self.bias, self.split_gates = input_dim, hidden_dim, bias, split_gates
-        options = {"bias": bias, "device": device, "dtype": dtype}
+        options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
         if split_gates:
             self.igates: Module = nn.ModuleDict({g: nn.Linear(input_dim, hidden_dim, **options) for g in _GATES})
             self.hgates: Module = nn.ModuleDict({g: nn.Linear(hidden_dim, hidden_dim, **options) for g in _GATES})
@@ -79,7 +79,7 @@ class LSTMCell(Module):
         for layer, weight, bias in ((cell.igates, wi, bi), (cell.hgates, wh, bh)):
             weights = weight.chunk(4) if split_gates else [weight]
             biases = [None] * 4 if bias is None else bias.chunk(4) if split_gates else [bias]
-            layers = list(layer.values()) if split_gates else [layer]  # type: ignore[operator]
+            layers = list(layer.values()) if split_gates else [layer]
             for part, own_weight, own_bias in zip(layers, weights, biases, strict=False):
                 part.weight = nn.Parameter(own_weight.detach())
                 if own_bias is not None:
@@ -183,7 +183,7 @@ class LSTM(Module):
             x, end = layer(x, (h[i], c[i]))
             ends.append(end)
             x = nn.functional.dropout(x, self.dropout, self.training and i < self.num_layers - 1)
-        final = tuple(fl.stack(parts) for parts in zip(*ends, strict=True))
+        final: Any = tuple(fl.stack(parts) for parts in zip(*ends, strict=True))
         if self.bidirectional:
             final = tuple(part.reshape(-1, *part.shape[-2:]) for part in final)
         return (x.transpose(0, 1) if self.batch_first else x), final
@@ -206,7 +206,8 @@ class LSTM(Module):
         for i, layer in enumerate(observed.layers):
             for single, end in (("layer_fw", ""), ("layer_bw", "_reverse"))[: 2 if other.bidirectional else 1]:
                 names = [f"{kind}_{part}_l{i}{end}" for kind in ("weight", "bias") for part in ("ih", "hh")]
-                cell = LSTMCell.from_params(*(getattr(other, n, None) for n in names), split_gates=split_gates)  # type: ignore[arg-type]
+                wi, wh, bi, bh = (getattr(other, name, None) for name in names)
+                cell = LSTMCell.from_params(wi, wh, bi, bh, split_gates)  # type: ignore[arg-type]
                 cell.qconfig = qconfig
                 getattr(layer, single).cell = cell
         observed.qconfig = qconfig

@@ -332,7 +332,7 @@ class _Recurrent(_Shown):
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         from flambeau.ao.quantized_operators.cells import PackedCell
 
-        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[misc]
+        super()._save_to_state_dict(destination, prefix, keep_vars)
         weights = [part.packed() for part in self._all_weight_values]
         for row, pair in enumerate(zip(weights[::2], weights[1::2], strict=True)):
             destination[f"{prefix}_all_weight_values.{row}.param"] = PackedCell(*pair)
@@ -347,7 +347,7 @@ class _Recurrent(_Shown):
                     self._all_weight_values[2 * row + i].set(*matrix.unpack())
             elif strict and f"{prefix}_all_weight_values.{2 * row}.weight" not in state_dict:
                 missing.append(key)
-        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)  # type: ignore[misc]
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
 
     def _script_form(self) -> Any:
         from flambeau.jit._library import quantized as forms
@@ -438,7 +438,7 @@ class _Cell(_Shown):
             weights.set(weight_bias_dict[f"weight_{part}"], weight_bias_dict[f"bias_{part}"])
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[misc]
+        super()._save_to_state_dict(destination, prefix, keep_vars)
         for name in ("_packed_weight_ih", "_packed_weight_hh"):
             destination[prefix + name] = getattr(self, name).packed()
 
@@ -450,7 +450,7 @@ class _Cell(_Shown):
                 getattr(self, name).set(*state_dict.pop(prefix + name).unpack())
             elif strict and f"{prefix}{name}.weight" not in state_dict:
                 missing.append(prefix + name)
-        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)  # type: ignore[misc]
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
 
     def _script_form(self) -> Any:
         from flambeau.jit._library import quantized as forms

@@ -38,6 +38,9 @@ class LinearPackedParams(Module):
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, metadata: Any, strict: bool, missing: Any, *rest: Any
     ) -> None:
+        if prefix + "weight" in state_dict:  # the layout before the third
+            state_dict[prefix + "_packed_params"] = (state_dict.pop(prefix + "weight"), state_dict.pop(prefix + "bias"))
+            state_dict.setdefault(prefix + "dtype", qint8)
         for name in ("dtype", "_packed_params"):
             if prefix + name in state_dict:
                 setattr(self, name, state_dict.pop(prefix + name))
@@ -78,8 +81,11 @@ class Linear(WeightedQuantizedModule):
     def _bias(self) -> Any:
         return self._packed_params._packed_params[1]
 
-    def _load_from_state_dict(self, *args: Any) -> None:
-        super()._load_from_state_dict(*args)
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        for name in ("weight", "bias"):  # where the first layout has them
+            if prefix + name in state_dict:
+                state_dict[f"{prefix}_packed_params.{name}"] = state_dict.pop(prefix + name)
+        super()._load_from_state_dict(state_dict, prefix, *args)
         self._operands = None
 
     @classmethod
