@@ -23,19 +23,28 @@ def _on_grid(values: Tensor, scale: Any, zero_point: Any, dtype: Any) -> Quantiz
     return Grid(dtype, float(scale), int(zero_point)).quantize(values)
 
 
+def _values(a: Any, b: Any) -> tuple[Any, Any, Any]:
+    """Values of two operands, one of which may be a number, and the dtype of the other."""
+    first, second = (x.dequantize() if isinstance(x, QuantizedTensor) else x for x in (a, b))
+    return first, second, (a if isinstance(a, QuantizedTensor) else b).dtype
+
+
 def add(a: Any, b: Any, scale: Any, zero_point: Any) -> QuantizedTensor:
     """The sum."""
-    return _on_grid(a.dequantize() + b.dequantize(), scale, zero_point, a.dtype)
+    x, y, dtype = _values(a, b)
+    return _on_grid(x + y, scale, zero_point, dtype)
 
 
 def add_relu(a: Any, b: Any, scale: Any, zero_point: Any) -> QuantizedTensor:
     """The sum, and relu."""
-    return _on_grid((a.dequantize() + b.dequantize()).relu(), scale, zero_point, a.dtype)
+    x, y, dtype = _values(a, b)
+    return _on_grid((x + y).relu(), scale, zero_point, dtype)
 
 
 def mul(a: Any, b: Any, scale: Any, zero_point: Any) -> QuantizedTensor:
     """The product of elements."""
-    return _on_grid(a.dequantize() * b.dequantize(), scale, zero_point, a.dtype)
+    x, y, dtype = _values(a, b)
+    return _on_grid(x * y, scale, zero_point, dtype)
 
 
 def matmul(a: Any, b: Any, scale: Any, zero_point: Any) -> QuantizedTensor:

@@ -96,6 +96,7 @@ def _lower_module(model: GraphModule, node: Node, modules: dict[str, Any]) -> No
     _finish(model, node, result)
 
 
+COMPUTES = "computes"  # in a node's meta: the name of the float node that it takes the place of
 _LAYERS = {
     fl.nn.functional.linear: quantized.Linear, fl.nn.functional.conv1d: quantized.Conv1d, fl.nn.functional.conv2d: quantized.Conv2d,
     fl.nn.functional.conv3d: quantized.Conv3d,
@@ -131,6 +132,7 @@ def _lower_layer(model: GraphModule, node: Node, result: Node) -> None:
     model.add_submodule(name, layer)
     with model.graph.inserting_before(result):
         new = model.graph.call_module(name, (x,))
+    new.meta[COMPUTES] = node.name
     _finish(model, new, result)
     model.graph.erase_node(node)
 
@@ -155,6 +157,7 @@ def _lower_function(model: GraphModule, node: Node) -> None:
         compute = functional.add_relu if relu else compute
         with model.graph.inserting_before(result):
             new = model.graph.call_function(compute, (*operands, *result.args[1:3]))
+        new.meta[COMPUTES] = node.name
         middle = result.args[0]
         _finish(model, new, result)
         if middle is not node:
@@ -189,6 +192,7 @@ def _read_directly(model: GraphModule) -> None:
         elif node.target is fl.cat:
             with model.graph.inserting_before(result):
                 new = model.graph.call_function(functional.cat, (*node.args[:1], *_cat_dim(node), *result.args[1:3]))
+            new.meta[COMPUTES] = node.name
             _finish(model, new, result)
             model.graph.erase_node(node)
 

@@ -1,0 +1,1 @@
+"""What the comparison of traced models is made of: its types, and measures of how far two tensors are apart."""
