@@ -92,6 +92,11 @@ _FIELDS = (
 )  # fmt: skip
 
 
+def _key_of(field: str) -> str:
+    """The name of a field in dicts."""
+    return "reference_quantized_module_for_root" if field == "reference_quantized_module" else field.lstrip("_")
+
+
 class BackendPatternConfig:
     """One pattern: a class, a function, a method's name, or several of them one after the other."""
 
@@ -135,7 +140,7 @@ class BackendPatternConfig:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        fields = {name.lstrip("_"): getattr(self, name) for name in _FIELDS}
+        fields = {_key_of(name): getattr(self, name) for name in _FIELDS}
         present = {name: value for name, value in fields.items() if value not in (None, {})}
         pattern = {} if self.pattern is None else {"pattern": self.pattern}
         return {**pattern, "dtype_configs": [c.to_dict() for c in self.dtype_configs], **present}
@@ -146,8 +151,8 @@ class BackendPatternConfig:
         config = cls(table.pop("pattern", None))
         config.dtype_configs = [_read(DTypeConfig, d) for d in table.pop("dtype_configs", [])]
         for name in _FIELDS:
-            if name.lstrip("_") in table:
-                setattr(config, name, table[name.lstrip("_")])
+            if _key_of(name) in table:
+                setattr(config, name, table[_key_of(name)])
         return config
 
 

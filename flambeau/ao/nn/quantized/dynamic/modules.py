@@ -124,15 +124,15 @@ class Linear(quantized.Linear):
 
     def __init__(self, in_features: int, out_features: int, bias_: bool = True, dtype: Any = None) -> None:
         super().__init__(in_features, out_features, bias_, float_or_quantized(dtype))
+        self.version: int | None = self._version
 
     @property
     def dtype(self) -> Any:
         return self._packed_params.dtype
 
-    @property
-    def version(self) -> int:
-        """Of the layout in checkpoints."""
-        return self._version
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, metadata: Any, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, metadata, *rest)
+        self.version = metadata.get("version", self._version)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Linear:
@@ -166,7 +166,8 @@ class Linear(quantized.Linear):
         if self.dtype is fl.float16:
             values = fl.nn.functional.linear(x, self._weight.float(), self._bias)
             return values.relu() if self.post_op == "relu" else values
-        return _ops._int8_linear_dynamic(x, *self.operands(), True, False, self.post_op)
+        half_range = self.version is not None and self.version >= 4
+        return _ops._int8_linear_dynamic(x, *self.operands(), half_range, False, self.post_op)
 
     def _script_form(self) -> Any:
         from flambeau.ao.quantized_operators.layers import PackedLinear
