@@ -197,8 +197,10 @@ def _convert(
                 else classes[type(module)].from_observed(module)
             )
             setattr(model.get_submodule(owner) if owner else model, name, new)
-    outputs = getattr(model.meta.get("quantization", {}).get("custom"), "output_quantized_indexes", [])
+    prepared_with = model.meta.get("quantization", {}).get("custom")
+    outputs = getattr(prepared_with, "output_quantized_indexes", [])
     observers_to_pairs(model, decomposed)
+    _quantized_inputs(model, getattr(prepared_with, "input_quantized_indexes", []))
     if reference:
         _reference_weights(model, decomposed)
     else:
@@ -213,6 +215,17 @@ def _convert(
     model.recompile()
     model.forward  # noqa: B018  printed code is compiled when it is first asked for, which captures cannot look into
     return model
+
+
+def _quantized_inputs(model: GraphModule, indexes: list[int]) -> None:
+    """Inputs that come quantized are dequantized first; layers that read them directly take that away again."""
+    inputs = [node for node in model.graph.nodes if node.op == "placeholder"]
+    for index in indexes:
+        readers = list(inputs[index].users)
+        with model.graph.inserting_after(inputs[index]):
+            values = model.graph.call_method("dequantize", (inputs[index],))
+        for reader in readers:
+            reader.replace_input_with(inputs[index], values)
 
 
 def _quantized_results(model: GraphModule, indexes: list[int]) -> None:
