@@ -272,6 +272,37 @@ class QuantizedTensor(Tensor):
     def zero_(self) -> QuantizedTensor:
         return self.fill_(0.0)
 
+    def index_put_(self, indices: Any, values: Any, accumulate: bool = False) -> QuantizedTensor:
+        """Values on the grid of this tensor, where the indices say."""
+        self._need(True, "index_put_")
+        if accumulate:
+            raise NotImplementedError("[index_put_] expected accumulate=False for a quantized tensor, got True")
+        values = values if isinstance(values, QuantizedTensor) else self._grid.quantize(values)
+        whole = values.int_repr() if values._grid == self._grid else self._grid.quantize(values.dequantize()).int_repr()
+        self.int_repr().index_put_(indices, whole)
+        return self
+
+    def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> QuantizedTensor:
+        return self._grid.hold(self.int_repr().clone()).index_put_(indices, values, accumulate)
+
+    def unsqueeze(self, dim: int) -> QuantizedTensor:
+        axis, at = self._grid.axis, dim % (self.dim() + 1)
+        grid = self._grid if axis is None else self._grid._replace(axis=axis + (at <= axis))
+        return grid.hold(self.int_repr().unsqueeze(dim))
+
+    def squeeze(self, dim: Any = None) -> QuantizedTensor:  # type: ignore[override]
+        axis, whole = self._grid.axis, self.int_repr()
+        if axis is None:
+            return self._grid.hold(whole.squeeze() if dim is None else whole.squeeze(dim))
+        dims = range(self.dim()) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
+        gone = [d % self.dim() for d in dims if self.shape[d] == 1]
+        if axis in gone:
+            raise RuntimeError(
+                f"[squeeze] expected a dimension without a grid for each index, got {axis}: "
+                "Squeeze is only possible on non-axis dimension for Per-Channel Quantized Tensors."
+            )
+        return self._grid._replace(axis=axis - sum(d < axis for d in gone)).hold(whole.squeeze(tuple(gone)))
+
     def _filling(self, value: float) -> int:
         self._need(True, "fill_")
         return int(self._grid.quantize(fl.tensor(value)).int_repr())

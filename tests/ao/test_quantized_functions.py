@@ -207,3 +207,23 @@ def test_grids_are_chosen_for_a_range():
     for bits in (2, 4):  # no more than a share of the range is given up
         high, low = fl.choose_qparams_optimized(x, 64, 200, 0.16, bits)
         assert -1 <= low.item() < high.item() <= 1.21 and high.item() - low.item() > 0.83 * 2.2
+
+
+def test_axis_of_channels_moves_with_dimensions():
+    x = fl.quantize_per_channel(fl.randn(3, 2, 1), fl.tensor([0.1, 0.2]), fl.tensor([0, 1]), 1, fl.quint8)
+    for y, axis in ((x.unsqueeze(0), 2), (x.unsqueeze(1), 2), (fl.unsqueeze(x, -1), 1), (x.squeeze(), 1)):
+        assert y.q_per_channel_axis() == axis
+        assert fl.equal(y.dequantize().reshape(3, 2), x.dequantize().reshape(3, 2))
+    one = fl.quantize_per_channel(fl.randn(1, 2), fl.tensor([0.1]), fl.tensor([0]), 0, fl.quint8)
+    with pytest.raises(RuntimeError, match=r"\[squeeze\]"):
+        one.squeeze(0)
+
+
+def test_indexed_writes_are_quantized():
+    x = fl.quantize_per_tensor(fl.zeros(4), 0.5, 10, fl.quint8)
+    y = x.index_put((fl.tensor([1, 2]),), fl.tensor([1.2, 1000.0]))
+    assert y.dequantize().tolist() == [0, 1, 122.5, 0] and x.dequantize().tolist() == [0] * 4
+    x.index_put_((fl.tensor([True, False, False, True]),), fl.tensor(2.4))
+    assert x.dequantize().tolist() == [2.5, 0, 0, 2.5]
+    with pytest.raises(NotImplementedError, match="accumulate"):
+        x.index_put_((fl.tensor([0]),), fl.tensor(1.0), accumulate=True)
