@@ -312,3 +312,31 @@ def test_deep_residual_networks_are_converted_in_time_that_grows_with_their_dept
     traced = prepare_fx(model, quantization.get_default_qconfig_mapping("x86"), (x,))
     traced(x)
     assert convert_fx(traced)(x).shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    "reshape",
+    [
+        lambda x: x.view(x.shape[0], 1, 4, 8),
+        lambda x: x.reshape(x.size(0) * 2, -1),
+        lambda x: x.reshape((x.ndim - 1) * x.shape[0], -1),
+        lambda x: x.view(x.shape),
+        lambda x: fl.relu(x).reshape(x.shape[1], -x.dim() + 7),
+        lambda x: x * x.shape[1],
+    ],
+)
+def test_sizes_are_not_observed(reshape):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(16, 32)
+
+        def forward(self, x):
+            return reshape(self.fc(x))
+
+    model, x = Model().eval(), fl.randn(5, 16)
+    mapping = quantization.get_default_qconfig_mapping("x86")
+    prepared = prepare_fx(model, mapping, (x,))
+    prepared(x)
+    result, wanted = convert_fx(prepared)(x), model(x)
+    assert result.shape == wanted.shape and (result - wanted).abs().max() < 0.03 * wanted.abs().max() + 0.05

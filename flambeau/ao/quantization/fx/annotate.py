@@ -70,12 +70,33 @@ def _float_kind(module: Any) -> Any:
     return type(module[0]) if isinstance(module, _FusedModule) else getattr(module, "_configured_as", type(module))
 
 
+_NUMBERS = frozenset("size dim ndimension numel nelement stride item tolist __len__ is_contiguous element_size".split())
+_ATTRIBUTES_OF_TENSORS = frozenset("T mT H mH real imag data grad".split())
+
+
+def _is_number(node: Node) -> bool:
+    """Whether a node computes sizes or other numbers of Python: from attributes of tensors, or from such numbers."""
+    if node.op == "call_method":
+        return node.target in _NUMBERS or (bool(node.all_input_nodes) and _is_number(node.all_input_nodes[0]))
+    if node.op != "call_function":
+        return False
+    if node.target is getattr:
+        return node.args[1] not in _ATTRIBUTES_OF_TENSORS
+    if node.target is len:
+        return True
+    sources = node.all_input_nodes
+    return getattr(node.target, "__module__", "") in _PLAIN and bool(sources) and all(map(_is_number, sources))
+
+
+_PLAIN = ("_operator", "builtins", "math")  # modules of functions that give numbers for numbers
+
+
 def _takes_tensors(node: Node) -> list[Node]:
-    return [n for n in node.all_input_nodes if n.op != "get_attr"]
+    return [n for n in node.all_input_nodes if n.op != "get_attr" and not _is_number(n)]
 
 
 def _returns_tensor(node: Node) -> bool:
-    return not (node.op == "call_method" and node.target in ("size", "dim", "numel", "stride", "item", "tolist"))
+    return not _is_number(node)
 
 
 def annotate(
