@@ -8,7 +8,6 @@ A word is the name of a class when it starts with a capital, of a constant when 
 
 _MANY = "training over several processes is not written"
 _SHARD = "sharding parameters over processes is not written"
-_QUANT = "this part of quantization is not written"
 _ONNX = "translations to ONNX stand beside the operators here"
 _EXPORT = "this part of export is not written"
 _CAPTURE = "this part of the capture of programs is not written"
@@ -73,7 +72,6 @@ TABLE: dict[str, tuple[str, str]] = {
         "load_graph_and_inputs run_baseline_no_fusion run_nnc run_nvfuser",
     ),
     # ------------------------------------------------------------------------------------------ quantization, dtypes
-    "ao.nn.quantized": (_QUANT, "LSTM MultiheadAttention"),
     "ao.pruning": ("pruning schedules are not written", "WeightNormSparsifier BaseSparsifier"),
     # ------------------------------------------------------------------------------------------ several processes
     "distributed._shard": ("", ""),
