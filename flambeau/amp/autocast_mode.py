@@ -97,20 +97,20 @@ def _for_device(function: Any, device_type: str, name: str, example: str) -> Any
     return call
 
 
-is_autocast_cpu_enabled = _for_device(is_autocast_enabled, "cpu", "is_autocast_cpu_enabled", "()\nFalse")
-is_autocast_ipu_enabled = _for_device(is_autocast_enabled, "ipu", "is_autocast_ipu_enabled", "()\nFalse")
-is_autocast_xla_enabled = _for_device(is_autocast_enabled, "xla", "is_autocast_xla_enabled", "()\nFalse")
-set_autocast_cpu_enabled = _for_device(set_autocast_enabled, "cpu", "set_autocast_cpu_enabled", "(False)")
-set_autocast_ipu_enabled = _for_device(set_autocast_enabled, "ipu", "set_autocast_ipu_enabled", "(False)")
-set_autocast_xla_enabled = _for_device(set_autocast_enabled, "xla", "set_autocast_xla_enabled", "(False)")
-get_autocast_cpu_dtype = _for_device(get_autocast_dtype, "cpu", "get_autocast_cpu_dtype", "()\ntorch.bfloat16")
-get_autocast_gpu_dtype = _for_device(get_autocast_dtype, "cuda", "get_autocast_gpu_dtype", "()\ntorch.float16")
-get_autocast_ipu_dtype = _for_device(get_autocast_dtype, "ipu", "get_autocast_ipu_dtype", "()\ntorch.bfloat16")
-get_autocast_xla_dtype = _for_device(get_autocast_dtype, "xla", "get_autocast_xla_dtype", "()\ntorch.bfloat16")
-set_autocast_cpu_dtype = _for_device(set_autocast_dtype, "cpu", "set_autocast_cpu_dtype", "(flambeau.bfloat16)")
-set_autocast_gpu_dtype = _for_device(set_autocast_dtype, "cuda", "set_autocast_gpu_dtype", "(flambeau.float16)")
-set_autocast_ipu_dtype = _for_device(set_autocast_dtype, "ipu", "set_autocast_ipu_dtype", "(flambeau.bfloat16)")
-set_autocast_xla_dtype = _for_device(set_autocast_dtype, "xla", "set_autocast_xla_dtype", "(flambeau.bfloat16)")
+is_autocast_cpu_enabled: Any = _for_device(is_autocast_enabled, "cpu", "is_autocast_cpu_enabled", "()\nFalse")
+is_autocast_ipu_enabled: Any = _for_device(is_autocast_enabled, "ipu", "is_autocast_ipu_enabled", "()\nFalse")
+is_autocast_xla_enabled: Any = _for_device(is_autocast_enabled, "xla", "is_autocast_xla_enabled", "()\nFalse")
+set_autocast_cpu_enabled: Any = _for_device(set_autocast_enabled, "cpu", "set_autocast_cpu_enabled", "(False)")
+set_autocast_ipu_enabled: Any = _for_device(set_autocast_enabled, "ipu", "set_autocast_ipu_enabled", "(False)")
+set_autocast_xla_enabled: Any = _for_device(set_autocast_enabled, "xla", "set_autocast_xla_enabled", "(False)")
+get_autocast_cpu_dtype: Any = _for_device(get_autocast_dtype, "cpu", "get_autocast_cpu_dtype", "()\ntorch.bfloat16")
+get_autocast_gpu_dtype: Any = _for_device(get_autocast_dtype, "cuda", "get_autocast_gpu_dtype", "()\ntorch.float16")
+get_autocast_ipu_dtype: Any = _for_device(get_autocast_dtype, "ipu", "get_autocast_ipu_dtype", "()\ntorch.bfloat16")
+get_autocast_xla_dtype: Any = _for_device(get_autocast_dtype, "xla", "get_autocast_xla_dtype", "()\ntorch.bfloat16")
+set_autocast_cpu_dtype: Any = _for_device(set_autocast_dtype, "cpu", "set_autocast_cpu_dtype", "(flambeau.bfloat16)")
+set_autocast_gpu_dtype: Any = _for_device(set_autocast_dtype, "cuda", "set_autocast_gpu_dtype", "(flambeau.float16)")
+set_autocast_ipu_dtype: Any = _for_device(set_autocast_dtype, "ipu", "set_autocast_ipu_dtype", "(flambeau.bfloat16)")
+set_autocast_xla_dtype: Any = _for_device(set_autocast_dtype, "xla", "set_autocast_xla_dtype", "(flambeau.bfloat16)")
 
 
 # ---------------------------------------------------------------- contexts
