@@ -228,12 +228,12 @@ __global__ void __launch_bounds__(kRowThreads)
   const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
   if (row >= rows) return;
   const int words = a.n / V;
-  Pack<T, V> in[H], given[H];
+  Pack<T, V> in[H], grads[H];
 #pragma unroll
   for (int k = 0; k < H; ++k) {
     const int word = k * blockDim.x + threadIdx.x;
     if (word >= words) break;
-    given[k] = read_pack<T, V>(grad, row * a.n + word * V);
+    grads[k] = read_pack<T, V>(grad, row * a.n + word * V);
     in[k] = read_pack<T, V>(a.in, row * a.n + word * V);
   }
   const float mean = a.mean ? reinterpret_cast<const float*>(a.mean)[row] : 0.0f,
@@ -245,7 +245,7 @@ __global__ void __launch_bounds__(kRowThreads)
     const int word = k * blockDim.x + threadIdx.x;
     if (word >= words) break;
     float x[V];
-    given[k].get(g[k]);
+    grads[k].get(g[k]);
     in[k].get(x);
     if (a.weight) {
       float w[V];

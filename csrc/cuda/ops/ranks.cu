@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
 // ---------------------------------------------------------------- elements of a rank
 
 constexpr int64_t kLongestSearched = int64_t(1) << 20;  // line of a block
-constexpr int kKept = 16 * 1024;                        // bytes of keys that a block keeps
+constexpr int kCached = 16 * 1024;                      // bytes of keys that a block keeps
 
 // The keys of a line, read once where they fit.
 template <class K, int kThreads>
@@ -82,14 +82,14 @@ struct LineKeys {
   const Keys& from;
   int64_t line;
   int n;
-  K* kept;
+  K* cached;
   __device__ LineKeys(const Keys& keys, int64_t first, int count, K* room)
-      : from(keys), line(first), n(count), kept(count * sizeof(K) <= kKept ? room : nullptr) {
-    if (!kept) return;
-    for (int i = threadIdx.x; i < n; i += kThreads) kept[i] = from.at<K>(line + i);
+      : from(keys), line(first), n(count), cached(count * sizeof(K) <= kCached ? room : nullptr) {
+    if (!cached) return;
+    for (int i = threadIdx.x; i < n; i += kThreads) cached[i] = from.at<K>(line + i);
     __syncthreads();
   }
-  __device__ __forceinline__ K operator[](int i) const { return kept ? kept[i] : from.at<K>(line + i); }
+  __device__ __forceinline__ K operator[](int i) const { return cached ? cached[i] : from.at<K>(line + i); }
 };
 
 // Keys of the wanted rank are those whose bits under the mask are `key`, and of them the one after `before`
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kThreads)
     pick_ranked(const __grid_constant__ Keys from, char* out, int64_t* indices, int n, int k, Rank rule) {
   using Scan = cub::BlockScan<int, kThreads>;
   __shared__ typename Scan::TempStorage shared;
-  __shared__ SharedArray<K, kKept / sizeof(K)> room;
+  __shared__ SharedArray<K, kCached / sizeof(K)> room;
   const int64_t line = int64_t(blockIdx.x) * n;
   const LineKeys<K, kThreads> keys(from, line, n, room.get());
   if (rule != Rank::Given) {
@@ -189,13 +189,13 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ union {
     typename Scan::TempStorage scan;
     typename Sort::TempStorage sort;
-    char kept[kKept];
+    char cached[kCached];
   } shared;
   __shared__ int chosen[kThreads * kItems];
   const int64_t line = int64_t(blockIdx.x) * n;
   Sought<K> s;
   {
-    const LineKeys<K, kThreads> keys(from, line, n, reinterpret_cast<K*>(shared.kept));
+    const LineKeys<K, kThreads> keys(from, line, n, reinterpret_cast<K*>(shared.cached));
     s = seek<K, kThreads>(keys, k - 1);
   }
   // Those below the last one's key, and as many as are wanted of its equals, in the order of their places.

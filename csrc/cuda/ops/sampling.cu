@@ -219,11 +219,11 @@ void resize(const ResizeArgs& args, bool backward) {
   a.out_plane = (backward ? in : out) * inner;
   a.n = static_cast<uint32_t>(a.out_plane);
   a.by_inner = Divider(static_cast<uint32_t>(inner));
-  const auto made = [&](int d) {
+  const auto divider_of = [&](int d) {
     return Divider(static_cast<uint32_t>(backward ? args.axes[d].in : args.axes[d].out));
   };
-  a.by_width = made(2);
-  a.by_height = made(1);
+  a.by_width = divider_of(2);
+  a.by_height = divider_of(1);
   if (!a.n || !a.planes) return;
   // Positions have the precision that the CPU gives them.
   const bool wide = args.dtype == DType::Double || args.dtype == DType::UInt8;

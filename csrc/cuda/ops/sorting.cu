@@ -94,14 +94,14 @@ void sort_long(const Keys& from, char* out, int64_t* indices, int64_t lines, int
   const bool together = sizeof(Word) > sizeof(K);
   radix_sort(keys.as<Word>(), sorted.as<Word>(), places.as<uint32_t>(), order.as<uint32_t>(), total,
              from.begin, together ? 32 + line_bits : from.end, device);
-  const uint32_t* found = order.as<uint32_t>();
+  const uint32_t* permutation = order.as<uint32_t>();
   if (!together && line_bits) {
-    launch(line_keys, blocks, 256, stream, "sort", found, sorted.as<uint64_t>(), n, total);
+    launch(line_keys, blocks, 256, stream, "sort", permutation, sorted.as<uint64_t>(), n, total);
     radix_sort(sorted.as<uint64_t>(), keys.as<uint64_t>(), order.as<uint32_t>(), places.as<uint32_t>(), total,
                0, line_bits, device);
-    found = places.as<uint32_t>();
+    permutation = places.as<uint32_t>();
   }
-  launch(take_sorted, blocks, 256, stream, "sort", from, out, indices, found, static_cast<uint32_t>(n),
+  launch(take_sorted, blocks, 256, stream, "sort", from, out, indices, permutation, static_cast<uint32_t>(n),
          total);
 }
 
