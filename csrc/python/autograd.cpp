@@ -1,6 +1,7 @@
 // Autograd as Python sees it: attributes and hooks of tensors, saved tensors, and the engine's entry. Nodes
 // and the class of hooks are in autograd_nodes.cpp.
 #include "autograd/node.h"
+#include "autograd/set_data.h"
 #include "compiled/kept_value.h"
 #include "core/changes.h"
 #include "dispatch/builtin.h"
@@ -205,23 +206,7 @@ int set_data(PyObject* self, PyObject* value, void*) {
   return guarded_int([&] {
     FL_CHECK_KIND(value && is_tensor(value), Type, "[data] expected a Tensor, got ",
                   std::string(value ? Py_TYPE(value)->tp_name : "a deletion"));
-    TensorImpl* to = impl_of(self);
-    const TensorImpl* from = impl_of(value);
-    FL_CHECK(!autograd::wants_grad(unwrap(self)) || is_floating(from->dtype) || is_complex(from->dtype),
-             "[data] expected data that can have a gradient, as the tensor requires one, got another dtype"
-             ": data set to a tensor that requires gradients must be floating point or complex dtype");
-    to->storage = from->storage;
-    to->offset = from->offset;
-    to->sizes = from->sizes;
-    to->strides = from->strides;
-    to->dtype = from->dtype;
-    to->device = from->device;
-    to->sparse = from->sparse;
-    to->keys = (to->keys - kDeferred) | (from->keys & kDeferred);
-    to->refresh();
-    to->refresh_keys();
-    if (auto* m = autograd::meta_of(unwrap(self)); m && m->accumulate)
-      m->accumulate->outputs[0] = {to->sizes, to->dtype, to->device};
+    autograd::set_data(unwrap(self), unwrap(value));
     return 0;
   });
 }

@@ -89,6 +89,13 @@ def test_cpp_functions_options_and_optimizers(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("name", sorted(path.stem for path in (HERE / "libtorch").glob("*.cpp")))
+def test_libtorch_programs(name, tmp_path):
+    """Programs as LibTorch's users write them, which compile against either library."""
+    done = run(built(HERE / "libtorch" / f"{name}.cpp", tmp_path, "-std=c++17"), tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_cpp_derivatives_of_derivatives(tmp_path):
     done = run(built(HERE / "derivatives.cpp", tmp_path, "-std=c++17"))
     assert done.returncode == 0, done.stdout + done.stderr

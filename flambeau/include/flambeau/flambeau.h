@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define FL_ABI_VERSION 3
+#define FL_ABI_VERSION 4
 #define FL_API __attribute__((visibility("default")))
 
 typedef enum {
@@ -131,6 +131,17 @@ FL_API fl_tensor* fl_tensor_grad(const fl_tensor* tensor);
 FL_API fl_status fl_tensor_set_grad(fl_tensor* tensor, fl_tensor* grad);
 FL_API fl_status fl_tensor_retain_grad(fl_tensor* tensor);
 FL_API fl_tensor* fl_tensor_detach(const fl_tensor* tensor);
+/* Gives a tensor the memory, sizes and dtype of another one; handles and optimizers that know it see the
+ * change. */
+FL_API fl_status fl_tensor_set_data(fl_tensor* tensor, const fl_tensor* data);
+/* What a hook gets: the gradient of its tensor. It may leave another one in `result`, owned by the caller.
+   Where it fails it returns what fl_fail returned. */
+typedef fl_status (*fl_hook_function)(void* context, fl_tensor* gradient, fl_tensor** result);
+/* Calls a function with the gradient of a tensor in each backward. `release` gets the context at the end. The
+   hook's number is for fl_tensor_remove_hook. */
+FL_API fl_status fl_tensor_register_hook(fl_tensor* tensor, fl_hook_function hook, void (*release)(void*),
+                                         void* context, size_t* number);
+FL_API fl_status fl_tensor_remove_hook(fl_tensor* tensor, size_t number);
 /* Backward from some tensors. With `inputs`, their gradients are returned instead of being accumulated; owned
    by the caller, null where there is none. */
 FL_API fl_status fl_backward(fl_tensor* const* roots, fl_tensor* const* gradients, size_t root_count,

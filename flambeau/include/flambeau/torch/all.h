@@ -1,6 +1,7 @@
 // All of the C++ interface in PyTorch's shape, for programs without Python.
 #pragma once
 
+#include <flambeau/torch/attention.h>
 #include <flambeau/torch/autograd.h>
 #include <flambeau/torch/data.h>
 #include <flambeau/torch/functions.h>
@@ -9,4 +10,6 @@
 #include <flambeau/torch/layers.h>
 #include <flambeau/torch/nn.h>
 #include <flambeau/torch/optim.h>
+#include <flambeau/torch/recurrent.h>
 #include <flambeau/torch/serialize.h>
+#include <flambeau/torch/spatial.h>

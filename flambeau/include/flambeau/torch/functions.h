@@ -1,6 +1,8 @@
 // Functions over tensors: creation, operators by name, gradients, modes.
 #pragma once
 
+#include <flambeau/torch/checks.h>
+#include <flambeau/torch/parallel.h>
 #include <flambeau/torch/tensor.h>
 
 #include <functional>
@@ -38,6 +40,33 @@ inline Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step,
                      const TensorOptions& options = {}) {
   return detail::call("arange", start, end, step, options);
 }
+inline Tensor logspace(const Scalar& start, const Scalar& end, int64_t steps, double base = 10,
+                       const TensorOptions& options = {}) {
+  return detail::call("logspace", start, end, steps, base, options);
+}
+inline Tensor empty_strided(IntArrayRef size, IntArrayRef stride, const TensorOptions& options = {}) {
+  return detail::call("empty_strided", size, stride, options);
+}
+inline Tensor normal(double mean, double std, IntArrayRef size, const TensorOptions& options = {}) {
+  return detail::call("normal", mean, std, size, options);
+}
+#define FL_INDICES(name)                                                    \
+  inline Tensor name(int64_t rows, int64_t columns, int64_t offset = 0,     \
+                     const TensorOptions& options = TensorOptions(kLong)) { \
+    return detail::call(#name, rows, columns, offset, options);             \
+  }
+FL_INDICES(tril_indices)
+FL_INDICES(triu_indices)
+#undef FL_INDICES
+#define FL_WINDOW(name)                                                   \
+  inline Tensor name(int64_t length, const TensorOptions& options = {}) { \
+    return detail::call(#name, length, options);                          \
+  }
+FL_WINDOW(hann_window)
+FL_WINDOW(hamming_window)
+FL_WINDOW(blackman_window)
+FL_WINDOW(bartlett_window)
+#undef FL_WINDOW
 inline Tensor linspace(const Scalar& start, const Scalar& end, int64_t steps,
                        const TensorOptions& options = {}) {
   return detail::call("linspace", start, end, steps, options);
@@ -208,6 +237,9 @@ inline std::vector<Tensor> meshgrid(TensorList tensors, std::string_view indexin
   results.run(false, "meshgrid", arguments);
   return results.tensors(0);
 }
+inline Tensor pow(const Scalar& base, const Tensor& exponent) {
+  return detail::call("pow", base, exponent);
+}
 inline Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return detail::call("where", condition, a, b);
 }
@@ -294,6 +326,16 @@ inline Tensor layer_norm(const Tensor& input, IntArrayRef shape, const Tensor& w
   return detail::call("layer_norm", input, shape, weight, bias, eps);
 }
 
+inline Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                           const Tensor& attn_mask = {}, double dropout_p = 0,
+                                           bool is_causal = false, std::optional<double> scale = {}) {
+  detail::Arguments arguments;
+  arguments.add(query).add(key).add(value).add(attn_mask).add(dropout_p).add(is_causal);
+  if (scale) arguments.add(*scale, "scale");
+  detail::Results results;
+  results.run(false, "scaled_dot_product_attention", arguments);
+  return results.tensor(0);
+}
 inline Tensor gelu(const Tensor& self, const char* approximate = "none") {
   detail::Arguments arguments;
   arguments.add(self).add(approximate, "approximate");
@@ -309,7 +351,11 @@ inline Tensor gelu(const Tensor& self, const char* approximate = "none") {
   _(isfinite) _(isinf) _(isnan) _(log) _(log10) _(log1p) _(log2) _(logical_not) _(neg) _(reciprocal) \
   _(relu) _(rsqrt) _(selu) _(sigmoid) _(sign) _(silu) _(sin) _(sinh) _(sqrt) _(square) _(t) _(tan) _(tanh) \
   _(trace) _(trunc) _(relu6) _(hardswish) _(mish) _(log_sigmoid) _(relu_) _(sigmoid_) _(tanh_) _(zero_) \
-  _(real) _(imag) _(view_as_real) _(bitwise_not) _(angle) _(sgn) _(special_expit)
+  _(real) _(imag) _(view_as_real) _(bitwise_not) _(angle) _(sgn) _(special_expit) _(erfc) _(erfinv) \
+  _(lgamma) _(digamma) _(exp2) _(frac) _(i0) _(sinc) _(asinh) _(acosh) _(atanh) _(deg2rad) _(rad2deg) \
+  _(signbit) _(isneginf) _(isposinf) _(isreal) _(ravel) _(fliplr) _(flipud) _(view_as_complex) _(conj) \
+  _(positive) _(absolute) _(atleast_1d) _(atleast_2d) _(atleast_3d) _(adjoint) _(logdet) _(matrix_exp) \
+  _(abs_) _(exp_) _(log_) _(sqrt_) _(neg_) _(selu_) _(hardsigmoid) _(nonzero)
 #define FL_FUNCTIONS(_) \
   _(add) _(addcmul) _(addmm) _(all) _(amax) _(amin) _(any) _(argmax) _(argmin) _(argsort) _(atan2) \
   _(avg_pool1d) _(baddbmm) _(batch_norm) _(bernoulli) _(bilinear) _(bincount) _(bmm) _(cdist) _(celu) \
@@ -319,17 +365,27 @@ inline Tensor gelu(const Tensor& self, const char* approximate = "none") {
   _(hardtanh) _(index_select) _(isclose) _(kron) _(le) _(leaky_relu) _(lerp) _(log_softmax) _(logical_and) \
   _(logical_or) _(logsumexp) _(lt) _(masked_fill) _(masked_select) _(matmul) _(matrix_power) _(maximum) \
   _(median) _(minimum) _(mm) _(mse_loss) _(mul) _(multinomial) _(mv) _(nan_to_num) _(narrow) _(ne) \
-  _(nll_loss) _(nonzero) _(norm) _(normal) _(one_hot) _(outer) _(pinverse) _(pow) _(prelu) _(prod) \
+  _(nll_loss) _(norm) _(normal) _(one_hot) _(outer) _(pinverse) _(pow) _(prelu) _(prod) \
   _(remainder) _(repeat_interleave) _(rms_norm) _(roll) _(round) _(scatter) _(scatter_add) _(select) \
   _(softmax) _(softplus) _(squeeze) _(std) _(sub) _(take) _(tensordot) _(threshold) _(transpose) _(tril) \
-  _(triu) _(unsqueeze) _(var) _(xlogy) _(cross_entropy_loss) _(linear) _(logit) _(multiply) _(divide) \
+  _(triu) _(unsqueeze) _(var) _(xlogy) _(linear) _(logit) _(multiply) _(divide) \
   _(subtract) _(complex) _(bitwise_and) _(bitwise_or) _(count_nonzero) _(rot90) _(diff) _(trapezoid) \
-  _(searchsorted) _(histc) _(scaled_dot_product_attention) _(softmin) _(glu) _(dropout_) _(fill_) \
+  _(searchsorted) _(histc) _(dropout_) _(fill_) \
   _(binary_cross_entropy_with_logits) _(adaptive_avg_pool1d) _(max_pool1d) _(instance_norm) \
   _(broadcast_to) _(swapaxes) _(smooth_l1_loss) _(l1_loss) _(huber_loss) _(binary_cross_entropy) _(kl_div) \
   _(soft_margin_loss) _(poisson_nll_loss) _(cosine_embedding_loss) _(margin_ranking_loss) \
   _(hinge_embedding_loss) _(triplet_margin_loss) _(cross_entropy) _(movedim) _(vander) _(cov) _(corrcoef) \
-  _(quantile) _(renorm) _(polar) _(logaddexp)
+  _(quantile) _(renorm) _(polar) _(logaddexp) _(logaddexp2) _(hypot) _(fmax) _(fmin) _(copysign) _(inner) \
+  _(vdot) _(ger) _(addmv) _(addbmm) _(addr) _(cholesky) _(cholesky_inverse) _(cholesky_solve) _(diag_embed) \
+  _(diagflat) _(nansum) _(nanmean) _(logcumsumexp) _(cumulative_trapezoid) _(trapz) _(fill) _(index_add) \
+  _(index_copy) _(index_fill) _(masked_scatter) _(scatter_reduce) _(take_along_dim) _(swapdims) _(moveaxis) \
+  _(unflatten) _(pairwise_distance) _(pdist) _(pixel_shuffle) _(pixel_unshuffle) _(channel_shuffle) \
+  _(adaptive_max_pool1d) _(avg_pool2d) _(avg_pool3d) _(max_pool3d) _(conv_transpose1d) \
+  _(conv_transpose3d) _(isin) _(bucketize) _(heaviside) _(nextafter) _(gcd) _(lcm) _(true_divide) \
+  _(rrelu) _(alpha_dropout) _(feature_dropout) _(embedding_bag) _(ctc_loss) \
+  _(multi_margin_loss) _(multilabel_margin_loss) _(randint_like) _(sum_to_size) \
+  _(not_equal) _(greater) _(greater_equal) _(less) \
+  _(less_equal) _(bitwise_left_shift) _(bitwise_right_shift) _(clip) _(float_power)
 // clang-format on
 #define FL_UNARY_FUNCTION(name)            \
   inline Tensor name(const Tensor& self) { \
@@ -344,6 +400,116 @@ FL_UNARY_FUNCTIONS(FL_UNARY_FUNCTION)
   }
 FL_FUNCTIONS(FL_FUNCTION)
 #undef FL_FUNCTION
+
+// ---------------------------------------------------------------- functions of several results
+
+namespace detail {
+template <size_t... I>
+auto tuple_of(const Results& results, std::index_sequence<I...>) {
+  return std::make_tuple(results.tensor(I)...);
+}
+// A function that returns N tensors.
+template <size_t N, class... A>
+auto tuple(const char* name, const A&... a) {
+  Results results;
+  run(results, false, name, a...);
+  return tuple_of(results, std::make_index_sequence<N>());
+}
+template <class... A>
+std::vector<Tensor> list(const char* name, const A&... a) {
+  Results results;
+  run(results, false, name, a...);
+  return results.tensors(0);
+}
+}  // namespace detail
+
+// clang-format off
+#define FL_PAIRS(_) \
+  _(std_mean) _(var_mean) _(aminmax) _(cummax) _(cummin) _(kthvalue) _(mode) _(nanmedian) _(slogdet) _(frexp) \
+  _(triangular_solve) _(gru) _(rnn_tanh) _(rnn_relu) _(max_pool2d_with_indices) _(qr) _(geqrf)
+#define FL_TRIPLES(_) _(svd) _(native_layer_norm) _(native_batch_norm) _(lstm)
+#define FL_LISTS(_) _(tensor_split) _(hsplit) _(vsplit) _(dsplit)
+// clang-format on
+#define FL_FUNCTION(name)                         \
+  template <class... A>                           \
+  auto name(const Tensor& first, const A&... a) { \
+    return detail::tuple<2>(#name, first, a...);  \
+  }
+FL_PAIRS(FL_FUNCTION)
+#undef FL_FUNCTION
+#define FL_FUNCTION(name)                         \
+  template <class... A>                           \
+  auto name(const Tensor& first, const A&... a) { \
+    return detail::tuple<3>(#name, first, a...);  \
+  }
+FL_TRIPLES(FL_FUNCTION)
+#undef FL_FUNCTION
+#define FL_FUNCTION(name)                                        \
+  template <class... A>                                          \
+  std::vector<Tensor> name(const Tensor& first, const A&... a) { \
+    return detail::list(#name, first, a...);                     \
+  }
+FL_LISTS(FL_FUNCTION)
+#undef FL_FUNCTION
+// Functions that are known by a longer name.
+#define FL_FUNCTION(name, full)                     \
+  template <class... A>                             \
+  Tensor name(const Tensor& first, const A&... a) { \
+    return detail::call(full, first, a...);         \
+  }
+FL_FUNCTION(cross_entropy_loss, "nn.functional.cross_entropy")
+FL_FUNCTION(glu, "nn.functional.glu")
+FL_FUNCTION(softmin, "nn.functional.softmin")
+#undef FL_FUNCTION
+inline Tensor softsign(const Tensor& self) {
+  return detail::call("nn.functional.softsign", self);
+}
+
+// The different values of a vector whose equal values are neighbours, where each element is among them, and
+// how often they are there.
+inline std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& self, bool = false, bool = false) {
+  const Tensor flat = self.reshape({-1});
+  if (flat.numel() == 0) return {flat, empty({0}, kLong), empty({0}, kLong)};
+  const Tensor changes = flat.slice(0, 1).ne(flat.slice(0, 0, flat.numel() - 1));
+  const Tensor begins = cat({ones({1}, kBool), changes});
+  const Tensor places = begins.to(kLong).cumsum(int64_t(0)) - 1;
+  return {flat.masked_select(begins), places.reshape(self.sizes()), places.bincount()};
+}
+inline std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& self, bool = true, bool = false,
+                                                   bool = false) {
+  const auto [values, order] = self.reshape({-1}).sort();
+  const auto [different, places, counts] = unique_consecutive(values);
+  return {different, empty_like(places).scatter(int64_t(0), order, places).reshape(self.sizes()), counts};
+}
+inline std::tuple<Tensor, Tensor> median(const Tensor& t, int64_t dim, bool keepdim = false) {
+  return t.median(dim, keepdim);
+}
+inline std::vector<Tensor> split(const Tensor& t, IntArrayRef sizes, int64_t dim = 0) {
+  return t.split(sizes, dim);
+}
+inline std::vector<Tensor> split_with_sizes(const Tensor& t, IntArrayRef sizes, int64_t dim = 0) {
+  return t.split(sizes, dim);
+}
+inline std::vector<Tensor> where(const Tensor& condition) {
+  return condition.nonzero().unbind(1);
+}
+#define FL_OF_LIST(name)                   \
+  inline Tensor name(TensorList tensors) { \
+    return detail::call(#name, tensors);   \
+  }
+FL_OF_LIST(block_diag)
+FL_OF_LIST(cartesian_prod)
+FL_OF_LIST(column_stack)
+FL_OF_LIST(dstack)
+FL_OF_LIST(row_stack)
+#undef FL_OF_LIST
+inline std::vector<Tensor> broadcast_tensors(TensorList tensors) {
+  detail::Arguments arguments;
+  for (const Tensor& t : tensors) arguments.add(t);
+  detail::Results results;
+  results.run(false, "broadcast_tensors", arguments);
+  return results.tensors(0);
+}
 
 // ---------------------------------------------------------------- losses with a way to reduce
 
@@ -382,23 +548,46 @@ FL_LOSSES(FL_LOSS)
 FL_WEIGHTED_LOSSES(FL_LOSS)
 #undef FL_LOSS
 
-namespace linalg {
-#define FL_LINALG(_)                                                                                 \
-  _(det)                                                                                             \
-  _(inv)                                                                                             \
-  _(solve)                                                                                           \
-  _(norm)                                                                                            \
-  _(cholesky)                                                                                        \
-  _(eigvalsh) _(svdvals) _(matrix_exp) _(matrix_norm) _(vector_norm) _(pinv) _(matrix_rank) _(lstsq) \
-      _(cross) _(matmul)
-#define FL_FUNCTION(name)                                  \
-  template <class... A>                                    \
-  Tensor name(const Tensor& first, const A&... a) {        \
-    return at::detail::call("linalg." #name, first, a...); \
+// torch::linalg_inv and torch::linalg::inv; torch::fft_rfft and torch::fft::rfft.
+// clang-format off
+#define FL_LINALG(_) \
+  _(det) _(inv) _(solve) _(norm) _(cholesky) _(eigvalsh) _(eigvals) _(svdvals) _(matrix_exp) _(matrix_norm) \
+  _(vector_norm) _(pinv) _(matrix_rank) _(cross) _(matmul) _(cond) _(matrix_power) _(solve_triangular) \
+  _(diagonal) _(vecdot) _(vander) _(householder_product) _(tensorinv) _(tensorsolve)
+#define FL_LINALG_PAIRS(_) _(qr) _(eigh) _(eig) _(slogdet) _(lu_factor) _(inv_ex) _(cholesky_ex)
+#define FL_LINALG_TRIPLES(_) _(svd) _(lu)
+#define FL_FFT(_) \
+  _(fft) _(ifft) _(rfft) _(irfft) _(hfft) _(ihfft) _(fft2) _(ifft2) _(rfft2) _(irfft2) _(fftn) _(ifftn) \
+  _(rfftn) _(irfftn) _(fftshift) _(ifftshift)
+// clang-format on
+#define FL_MEMBER(space, name, statement)                   \
+  namespace space {                                         \
+  template <class... A>                                     \
+  auto name(const Tensor& first, const A&... a) {           \
+    statement;                                              \
+  }                                                         \
+  }                                                         \
+  template <class... A>                                     \
+  auto space##_##name(const Tensor& first, const A&... a) { \
+    statement;                                              \
   }
+#define FL_FUNCTION(name) FL_MEMBER(linalg, name, return at::detail::call("linalg." #name, first, a...))
 FL_LINALG(FL_FUNCTION)
 #undef FL_FUNCTION
-}  // namespace linalg
+#define FL_FUNCTION(name) FL_MEMBER(linalg, name, return at::detail::tuple<2>("linalg." #name, first, a...))
+FL_LINALG_PAIRS(FL_FUNCTION)
+#undef FL_FUNCTION
+#define FL_FUNCTION(name) FL_MEMBER(linalg, name, return at::detail::tuple<3>("linalg." #name, first, a...))
+FL_LINALG_TRIPLES(FL_FUNCTION)
+#undef FL_FUNCTION
+FL_MEMBER(linalg, lstsq, return at::detail::tuple<4>("linalg.lstsq", first, a...))
+#define FL_FUNCTION(name) FL_MEMBER(fft, name, return at::detail::call("fft." #name, first, a...))
+FL_FFT(FL_FUNCTION)
+#undef FL_FUNCTION
+#undef FL_MEMBER
+inline Tensor linalg_multi_dot(TensorList tensors) {
+  return detail::call("linalg.multi_dot", tensors);
+}
 
 // ---------------------------------------------------------------- printing
 
@@ -417,7 +606,14 @@ inline std::string shown(const Tensor& t, bool integral) {
   return text.str();
 }
 
+// Whether numbers are whole, and print without a fraction.
+inline bool is_whole(const Tensor& t) {
+  return !t.is_complex() && t.numel() > 0 && (t.to(kDouble).frac() == 0.0).all().item<bool>() &&
+         (t.to(kDouble).abs() < 1e15).all().item<bool>();
+}
+
 inline void print_rows(std::ostream& out, const Tensor& t, bool integral) {
+  integral = integral || is_whole(t);
   const int64_t columns = t.dim() == 2 ? t.size(1) : 1;
   const Tensor flat = t.reshape({-1});
   std::vector<std::string> cells;
@@ -463,11 +659,51 @@ inline std::ostream& operator<<(std::ostream& out, const Tensor& t) {
 
 }  // namespace at
 
+// ---------------------------------------------------------------- modes
+
+namespace c10 {
+
+struct GradMode {
+  static bool is_enabled() { return fl_grad_enabled() != 0; }
+  static void set_enabled(bool on) { fl_set_grad_enabled(on); }
+};
+
+}  // namespace c10
+
+namespace at {
+
+class AutoGradMode {
+ public:
+  explicit AutoGradMode(bool enabled) : before_(fl_grad_enabled()) { fl_set_grad_enabled(enabled); }
+  ~AutoGradMode() { fl_set_grad_enabled(before_); }
+  AutoGradMode(const AutoGradMode&) = delete;
+
+ private:
+  int before_;
+};
+// Nothing is recorded while one lives.
+class NoGradGuard : public AutoGradMode {
+ public:
+  NoGradGuard() : AutoGradMode(false) {}
+};
+
+}  // namespace at
+
+namespace c10 {
+
+class InferenceMode : public at::AutoGradMode {
+ public:
+  explicit InferenceMode(bool enabled = true) : AutoGradMode(enabled ? false : fl_grad_enabled() != 0) {}
+};
+
+}  // namespace c10
+
 // ---------------------------------------------------------------- torch::
 
 namespace torch {
 
 using namespace at;
+using c10::InferenceMode;
 using c10::nullopt;
 using c10::optional;
 using Dtype = c10::ScalarType;
@@ -501,30 +737,17 @@ inline ScalarType get_default_dtype() {
   return static_cast<ScalarType>(fl_default_dtype());
 }
 
-// Nothing is recorded while one lives.
-class NoGradGuard {
- public:
-  NoGradGuard() : before_(fl_grad_enabled()) { fl_set_grad_enabled(0); }
-  ~NoGradGuard() { fl_set_grad_enabled(before_); }
-  NoGradGuard(const NoGradGuard&) = delete;
+using at::AutoGradMode;
+using at::NoGradGuard;
+using c10::GradMode;
 
- private:
-  int before_;
-};
-class AutoGradMode {
- public:
-  explicit AutoGradMode(bool enabled) : before_(fl_grad_enabled()) { fl_set_grad_enabled(enabled); }
-  ~AutoGradMode() { fl_set_grad_enabled(before_); }
-  AutoGradMode(const AutoGradMode&) = delete;
-
- private:
-  int before_;
-};
-using InferenceMode = NoGradGuard;
-struct GradMode {
-  static bool is_enabled() { return fl_grad_enabled() != 0; }
-  static void set_enabled(bool on) { fl_set_grad_enabled(on); }
-};
+// The dtype that two dtypes become together.
+inline ScalarType promote_types(ScalarType a, ScalarType b) {
+  return (at::empty({1}, a) + at::empty({1}, b)).scalar_type();
+}
+inline bool hasCUDA() {
+  return false;
+}
 
 namespace cuda {
 inline bool is_available() {
@@ -574,12 +797,3 @@ inline void backward(const variable_list& tensors, const variable_list& grad_ten
 
 }  // namespace autograd
 }  // namespace torch
-
-#define TORCH_CHECK(condition, ...)                                                                          \
-  do {                                                                                                       \
-    if (!(condition)) throw ::c10::Error(::c10::str("Expected " #condition " " __VA_OPT__(, ) __VA_ARGS__)); \
-  } while (false)
-#define TORCH_INTERNAL_ASSERT(...) TORCH_CHECK(__VA_ARGS__)
-#define AT_ASSERT(...) TORCH_CHECK(__VA_ARGS__)
-#define AT_ASSERTM(...) TORCH_CHECK(__VA_ARGS__)
-#define AT_ERROR(...) throw ::c10::Error(::c10::str(__VA_ARGS__))

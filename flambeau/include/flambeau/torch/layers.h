@@ -1,4 +1,4 @@
-// More layers of torch::nn: transposed convolution, recurrent networks, functions as modules.
+// More layers of torch::nn: tables of embeddings, norms over groups, distances, losses of several inputs.
 #pragma once
 
 #include <flambeau/torch/nn.h>
@@ -14,146 +14,390 @@ namespace torch::nn {
     return name##_;                  \
   }
 
-struct ConvTranspose2dOptions {
-  ConvTranspose2dOptions(int64_t in, int64_t out, ExpandingArray<2> kernel)
-      : in_channels_(in), out_channels_(out), kernel_size_(kernel) {}
-  FL_OPTION(ConvTranspose2dOptions, int64_t, in_channels)
-  FL_OPTION(ConvTranspose2dOptions, int64_t, out_channels)
-  FL_OPTION(ConvTranspose2dOptions, ExpandingArray<2>, kernel_size)
-  FL_OPTION(ConvTranspose2dOptions, ExpandingArray<2>, stride)
-  FL_OPTION(ConvTranspose2dOptions, ExpandingArray<2>, padding)
-  FL_OPTION(ConvTranspose2dOptions, ExpandingArray<2>, output_padding)
-  FL_OPTION(ConvTranspose2dOptions, int64_t, groups)
-  FL_OPTION(ConvTranspose2dOptions, bool, bias)
-  FL_OPTION(ConvTranspose2dOptions, ExpandingArray<2>, dilation)
-  int64_t in_channels_, out_channels_;
-  ExpandingArray<2> kernel_size_, stride_ = 1, padding_ = 0, output_padding_ = 0, dilation_ = 1;
-  int64_t groups_ = 1;
-  bool bias_ = true;
+// ---------------------------------------------------------------- embeddings
+
+struct EmbeddingOptions {
+  EmbeddingOptions(int64_t n, int64_t d) : num_embeddings_(n), embedding_dim_(d) {}
+  FL_OPTION(EmbeddingOptions, int64_t, num_embeddings)
+  FL_OPTION(EmbeddingOptions, int64_t, embedding_dim)
+  FL_OPTION(EmbeddingOptions, std::optional<int64_t>, padding_idx)
+  FL_OPTION(EmbeddingOptions, std::optional<double>, max_norm)
+  FL_OPTION(EmbeddingOptions, double, norm_type)
+  FL_OPTION(EmbeddingOptions, bool, scale_grad_by_freq)
+  FL_OPTION(EmbeddingOptions, bool, sparse)
+  FL_OPTION(EmbeddingOptions, Tensor, _weight)
+  int64_t num_embeddings_, embedding_dim_;
+  std::optional<int64_t> padding_idx_;
+  std::optional<double> max_norm_;
+  double norm_type_ = 2;
+  bool scale_grad_by_freq_ = false, sparse_ = false;
+  Tensor _weight_;
+};
+struct EmbeddingFromPretrainedOptions {
+  FL_OPTION(EmbeddingFromPretrainedOptions, bool, freeze)
+  FL_OPTION(EmbeddingFromPretrainedOptions, std::optional<int64_t>, padding_idx)
+  bool freeze_ = true;
+  std::optional<int64_t> padding_idx_;
 };
 
-class ConvTranspose2dImpl : public Module {
+class EmbeddingImpl : public Cloneable<EmbeddingImpl> {
  public:
-  ConvTranspose2dImpl(int64_t in, int64_t out, ExpandingArray<2> kernel)
-      : ConvTranspose2dImpl(ConvTranspose2dOptions(in, out, kernel)) {}
-  explicit ConvTranspose2dImpl(const ConvTranspose2dOptions& o)
-      : Module("torch::nn::ConvTranspose2d"), options(o) {
-    const IntArrayRef kernel = o.kernel_size();
+  EmbeddingImpl(int64_t n, int64_t d) : EmbeddingImpl(EmbeddingOptions(n, d)) {}
+  explicit EmbeddingImpl(const EmbeddingOptions& o) : Cloneable("torch::nn::Embedding"), options(o) {
+    reset();
+  }
+  void reset() override {
+    const bool is_given = options._weight().defined();
     weight = register_parameter(
-        "weight", torch::empty({o.in_channels(), o.out_channels() / o.groups(), kernel[0], kernel[1]}));
-    if (o.bias()) bias = register_parameter("bias", torch::empty({o.out_channels()}));
-    init::kaiming_uniform_(weight, std::sqrt(5.0));
-    const double bound = 1 / std::sqrt(init::fans(weight).first);
-    if (bias.defined()) init::uniform_(bias, -bound, bound);
+        "weight",
+        is_given ? options._weight() : torch::randn({options.num_embeddings(), options.embedding_dim()}));
+    if (is_given || !options.padding_idx()) return;
+    torch::NoGradGuard guard;
+    weight[*options.padding_idx()].zero_();
+  }
+  void pretty_print(std::ostream& out) const override {
+    out << name() << "(num_embeddings=" << options.num_embeddings()
+        << ", embedding_dim=" << options.embedding_dim();
+    if (options.padding_idx()) out << ", padding_idx=" << *options.padding_idx();
+    out << ")";
+  }
+  Tensor forward(const Tensor& indices) {
+    return at::detail::call("nn.functional.embedding", indices, weight, options.padding_idx(),
+                            options.max_norm(), options.norm_type(), options.scale_grad_by_freq(),
+                            options.sparse());
+  }
+  EmbeddingOptions options;
+  Tensor weight;
+};
+class Embedding : public ModuleHolder<EmbeddingImpl> {
+ public:
+  using ModuleHolder<EmbeddingImpl>::ModuleHolder;
+  using Impl [[maybe_unused]] = EmbeddingImpl;
+  static Embedding from_pretrained(const Tensor& embeddings, const EmbeddingFromPretrainedOptions& o = {}) {
+    if (embeddings.dim() != 2)
+      throw c10::Error(c10::str("[Embedding] expected a matrix of embeddings, got ", embeddings.sizes()));
+    Embedding layer(EmbeddingOptions(embeddings.size(0), embeddings.size(1))
+                        ._weight(embeddings)
+                        .padding_idx(o.padding_idx()));
+    layer->weight.requires_grad_(!o.freeze());
+    return layer;
+  }
+};
+
+struct EmbeddingBagOptions {
+  EmbeddingBagOptions(int64_t n, int64_t d) : num_embeddings_(n), embedding_dim_(d) {}
+  FL_OPTION(EmbeddingBagOptions, int64_t, num_embeddings)
+  FL_OPTION(EmbeddingBagOptions, int64_t, embedding_dim)
+  FL_OPTION(EmbeddingBagOptions, std::string, mode)
+  int64_t num_embeddings_, embedding_dim_;
+  std::string mode_ = "mean";
+};
+class EmbeddingBagImpl : public Cloneable<EmbeddingBagImpl> {
+ public:
+  EmbeddingBagImpl(int64_t n, int64_t d) : EmbeddingBagImpl(EmbeddingBagOptions(n, d)) {}
+  explicit EmbeddingBagImpl(const EmbeddingBagOptions& o) : Cloneable("torch::nn::EmbeddingBag"), options(o) {
+    reset();
+  }
+  void reset() override {
+    weight = register_parameter("weight", torch::randn({options.num_embeddings(), options.embedding_dim()}));
+  }
+  Tensor forward(const Tensor& indices, const Tensor& offsets = {}) {
+    at::detail::Arguments arguments;
+    arguments.add(indices).add(weight).add(offsets).add(options.mode(), "mode");
+    at::detail::Results results;
+    results.run(false, "nn.functional.embedding_bag", arguments);
+    return results.tensor(0);
+  }
+  EmbeddingBagOptions options;
+  Tensor weight;
+};
+TORCH_MODULE(EmbeddingBag);
+
+// ---------------------------------------------------------------- norms
+
+struct GroupNormOptions {
+  GroupNormOptions(int64_t groups, int64_t channels) : num_groups_(groups), num_channels_(channels) {}
+  FL_OPTION(GroupNormOptions, int64_t, num_groups)
+  FL_OPTION(GroupNormOptions, int64_t, num_channels)
+  FL_OPTION(GroupNormOptions, double, eps)
+  FL_OPTION(GroupNormOptions, bool, affine)
+  int64_t num_groups_, num_channels_;
+  double eps_ = 1e-5;
+  bool affine_ = true;
+};
+class GroupNormImpl : public Cloneable<GroupNormImpl> {
+ public:
+  GroupNormImpl(int64_t groups, int64_t channels) : GroupNormImpl(GroupNormOptions(groups, channels)) {}
+  explicit GroupNormImpl(const GroupNormOptions& o) : Cloneable("torch::nn::GroupNorm"), options(o) {
+    reset();
+  }
+  void reset() override {
+    if (!options.affine()) return;
+    weight = register_parameter("weight", torch::ones({options.num_channels()}));
+    bias = register_parameter("bias", torch::zeros({options.num_channels()}));
   }
   Tensor forward(const Tensor& input) {
-    return at::detail::call("conv_transpose2d", input, weight, bias, IntArrayRef(options.stride()),
-                            IntArrayRef(options.padding()), IntArrayRef(options.output_padding()),
-                            options.groups(), IntArrayRef(options.dilation()));
+    return torch::group_norm(input, options.num_groups(), weight, bias, options.eps());
   }
-  ConvTranspose2dOptions options;
+  GroupNormOptions options;
   Tensor weight, bias;
 };
-TORCH_MODULE(ConvTranspose2d);
+TORCH_MODULE(GroupNorm);
 
-// ---------------------------------------------------------------- recurrent networks
-
-struct RNNOptionsBase {
-  RNNOptionsBase(int64_t input, int64_t hidden) : input_size_(input), hidden_size_(hidden) {}
-  FL_OPTION(RNNOptionsBase, int64_t, input_size)
-  FL_OPTION(RNNOptionsBase, int64_t, hidden_size)
-  FL_OPTION(RNNOptionsBase, int64_t, num_layers)
-  FL_OPTION(RNNOptionsBase, bool, bias)
-  FL_OPTION(RNNOptionsBase, bool, batch_first)
-  FL_OPTION(RNNOptionsBase, double, dropout)
-  FL_OPTION(RNNOptionsBase, bool, bidirectional)
-  int64_t input_size_, hidden_size_, num_layers_ = 1;
-  bool bias_ = true, batch_first_ = false, bidirectional_ = false;
-  double dropout_ = 0;
+struct InstanceNormOptions : BatchNormOptions {
+  InstanceNormOptions(int64_t n) : BatchNormOptions(n) { affine_ = track_running_stats_ = false; }
+#define FL_OWN(type, name)                       \
+  InstanceNormOptions& name(const type& value) { \
+    name##_ = value;                             \
+    return *this;                                \
+  }                                              \
+  using BatchNormOptions::name;
+  FL_OWN(double, eps)
+  FL_OWN(double, momentum)
+  FL_OWN(bool, affine)
+  FL_OWN(bool, track_running_stats)
+#undef FL_OWN
 };
-using LSTMOptions = RNNOptionsBase;
-using GRUOptions = RNNOptionsBase;
-
-// Weights as operators take them: for each layer and direction, of the input, of the state, and biases.
-class RecurrentImpl : public Module {
+template <class Derived>
+class InstanceNormBase : public BatchNormBase<Derived> {
  public:
-  RecurrentImpl(const char* name, const RNNOptionsBase& o, int64_t gates) : Module(name), options(o) {
-    const int64_t directions = o.bidirectional() ? 2 : 1, hidden = o.hidden_size();
-    const double bound = 1 / std::sqrt(static_cast<double>(hidden));
-    for (int64_t layer = 0; layer < o.num_layers(); ++layer)
-      for (int64_t d = 0; d < directions; ++d) {
-        const std::string end = c10::str("_l", layer, d ? "_reverse" : "");
-        const int64_t width = layer ? hidden * directions : o.input_size();
-        add("weight_ih" + end, {gates * hidden, width}, bound);
-        add("weight_hh" + end, {gates * hidden, hidden}, bound);
-        if (!o.bias()) continue;
-        add("bias_ih" + end, {gates * hidden}, bound);
-        add("bias_hh" + end, {gates * hidden}, bound);
-      }
-  }
-  RNNOptionsBase options;
-
- protected:
-  Tensor no_state(const Tensor& input) const {
-    const int64_t batch = input.size(options.batch_first() ? 0 : 1);
-    return torch::zeros(
-        {options.num_layers() * (options.bidirectional() ? 2 : 1), batch, options.hidden_size()},
-        TensorOptions(input.scalar_type()));
-  }
-
- private:
-  void add(const std::string& name, std::vector<int64_t> sizes, double bound) {
-    init::uniform_(register_parameter(name, torch::empty(sizes)), -bound, bound);
+  InstanceNormBase(int64_t n) : InstanceNormBase(InstanceNormOptions(n)) {}
+  explicit InstanceNormBase(const InstanceNormOptions& o) : BatchNormBase<Derived>(o) {}
+  Tensor forward(const Tensor& input) {
+    return at::detail::call("instance_norm", input, this->weight, this->bias, this->running_mean,
+                            this->running_var, this->is_training() || !this->running_mean.defined(),
+                            this->options.momentum(), this->options.eps(), false);
   }
 };
+#define FL_INSTANCE_NORM(Name)                             \
+  class Name##Impl : public InstanceNormBase<Name##Impl> { \
+   public:                                                 \
+    using InstanceNormBase<Name##Impl>::InstanceNormBase;  \
+  };                                                       \
+  using Name##Options = InstanceNormOptions;               \
+  TORCH_MODULE(Name);
+FL_INSTANCE_NORM(InstanceNorm1d)
+FL_INSTANCE_NORM(InstanceNorm2d)
+FL_INSTANCE_NORM(InstanceNorm3d)
+#undef FL_INSTANCE_NORM
 
-class LSTMImpl : public RecurrentImpl {
+// ---------------------------------------------------------------- layers of two inputs, activations with
+// weights
+
+struct BilinearOptions {
+  BilinearOptions(int64_t first, int64_t second, int64_t out)
+      : in1_features_(first), in2_features_(second), out_features_(out) {}
+  FL_OPTION(BilinearOptions, int64_t, in1_features)
+  FL_OPTION(BilinearOptions, int64_t, in2_features)
+  FL_OPTION(BilinearOptions, int64_t, out_features)
+  FL_OPTION(BilinearOptions, bool, bias)
+  int64_t in1_features_, in2_features_, out_features_;
+  bool bias_ = true;
+};
+class BilinearImpl : public Cloneable<BilinearImpl> {
  public:
-  LSTMImpl(int64_t input, int64_t hidden) : LSTMImpl(LSTMOptions(input, hidden)) {}
-  explicit LSTMImpl(const LSTMOptions& o) : RecurrentImpl("torch::nn::LSTM", o, 4) {}
-  std::tuple<Tensor, std::tuple<Tensor, Tensor>> forward(
-      const Tensor& input, std::optional<std::tuple<Tensor, Tensor>> state = {}) {
-    const Tensor zero = state ? Tensor() : no_state(input);
-    const std::vector<Tensor> hidden = {state ? std::get<0>(*state) : zero,
-                                        state ? std::get<1>(*state) : zero};
-    at::detail::Results results;
-    at::detail::run(results, false, "lstm", input, hidden, parameters(), options.bias(), options.num_layers(),
-                    options.dropout(), is_training(), options.bidirectional(), options.batch_first());
-    return {results.tensor(0), {results.tensor(1), results.tensor(2)}};
+  BilinearImpl(int64_t a, int64_t b, int64_t out) : BilinearImpl(BilinearOptions(a, b, out)) {}
+  explicit BilinearImpl(const BilinearOptions& o) : Cloneable("torch::nn::Bilinear"), options(o) { reset(); }
+  void reset() override {
+    const double bound = 1 / std::sqrt(static_cast<double>(options.in1_features()));
+    weight = register_parameter(
+        "weight", torch::empty({options.out_features(), options.in1_features(), options.in2_features()}));
+    init::uniform_(weight, -bound, bound);
+    if (!options.bias()) return;
+    bias = register_parameter("bias", torch::empty({options.out_features()}));
+    init::uniform_(bias, -bound, bound);
   }
+  Tensor forward(const Tensor& a, const Tensor& b) { return torch::bilinear(a, b, weight, bias); }
+  BilinearOptions options;
+  Tensor weight, bias;
 };
-TORCH_MODULE(LSTM);
+TORCH_MODULE(Bilinear);
 
-class GRUImpl : public RecurrentImpl {
+struct PReLUOptions {
+  FL_OPTION(PReLUOptions, int64_t, num_parameters)
+  FL_OPTION(PReLUOptions, double, init)
+  int64_t num_parameters_ = 1;
+  double init_ = 0.25;
+};
+class PReLUImpl : public Cloneable<PReLUImpl> {
  public:
-  GRUImpl(int64_t input, int64_t hidden) : GRUImpl(GRUOptions(input, hidden)) {}
-  explicit GRUImpl(const GRUOptions& o) : RecurrentImpl("torch::nn::GRU", o, 3) {}
-  std::tuple<Tensor, Tensor> forward(const Tensor& input, const Tensor& state = {}) {
-    at::detail::Results results;
-    at::detail::run(results, false, "gru", input, state.defined() ? state : no_state(input), parameters(),
-                    options.bias(), options.num_layers(), options.dropout(), is_training(),
-                    options.bidirectional(), options.batch_first());
-    return {results.tensor(0), results.tensor(1)};
+  PReLUImpl(const PReLUOptions& o = {}) : Cloneable("torch::nn::PReLU"), options(o) { reset(); }
+  void reset() override {
+    weight = register_parameter("weight", torch::full({options.num_parameters()}, options.init()));
   }
+  Tensor forward(const Tensor& input) { return torch::prelu(input, weight); }
+  PReLUOptions options;
+  Tensor weight;
 };
-TORCH_MODULE(GRU);
+TORCH_MODULE(PReLU);
 
-// ---------------------------------------------------------------- functions as modules
-
-class FunctionalImpl : public Module {
+struct CosineSimilarityOptions {
+  FL_OPTION(CosineSimilarityOptions, int64_t, dim)
+  FL_OPTION(CosineSimilarityOptions, double, eps)
+  int64_t dim_ = 1;
+  double eps_ = 1e-8;
+};
+class CosineSimilarityImpl : public Cloneable<CosineSimilarityImpl> {
  public:
-  using Function = std::function<Tensor(Tensor)>;
-  explicit FunctionalImpl(Function function)
-      : Module("torch::nn::Functional"), function_(std::move(function)) {}
-  template <class F, class First, class... A>
-  FunctionalImpl(F function, First first, A... a)
-      : FunctionalImpl(Function([=](Tensor x) { return function(x, first, a...); })) {}
-  Tensor forward(const Tensor& input) { return function_(input); }
-
- private:
-  Function function_;
+  CosineSimilarityImpl(const CosineSimilarityOptions& o = {})
+      : Cloneable("torch::nn::CosineSimilarity"), options(o) {}
+  void reset() override {}
+  Tensor forward(const Tensor& a, const Tensor& b) {
+    return torch::cosine_similarity(a, b, options.dim(), options.eps());
+  }
+  CosineSimilarityOptions options;
 };
-TORCH_MODULE(Functional);
+TORCH_MODULE(CosineSimilarity);
+
+struct PairwiseDistanceOptions {
+  FL_OPTION(PairwiseDistanceOptions, double, p)
+  FL_OPTION(PairwiseDistanceOptions, double, eps)
+  FL_OPTION(PairwiseDistanceOptions, bool, keepdim)
+  double p_ = 2, eps_ = 1e-6;
+  bool keepdim_ = false;
+};
+class PairwiseDistanceImpl : public Cloneable<PairwiseDistanceImpl> {
+ public:
+  PairwiseDistanceImpl(const PairwiseDistanceOptions& o = {})
+      : Cloneable("torch::nn::PairwiseDistance"), options(o) {}
+  void reset() override {}
+  Tensor forward(const Tensor& a, const Tensor& b) {
+    return torch::pairwise_distance(a, b, options.p(), options.eps(), options.keepdim());
+  }
+  PairwiseDistanceOptions options;
+};
+TORCH_MODULE(PairwiseDistance);
+
+// ---------------------------------------------------------------- losses
+
+// Keyword arguments of losses.
+struct MarginLossOptions : Keywords {
+#define FL_SET(type, name)                     \
+  MarginLossOptions& name(const type& value) { \
+    set(#name, value);                         \
+    return *this;                              \
+  }
+  FL_SET(double, margin)
+  FL_SET(std::string, reduction)
+#undef FL_SET
+};
+struct TripletMarginLossOptions : Keywords {
+#define FL_SET(type, name)                            \
+  TripletMarginLossOptions& name(const type& value) { \
+    set(#name, value);                                \
+    return *this;                                     \
+  }
+  FL_SET(double, margin)
+  FL_SET(double, p)
+  FL_SET(double, eps)
+  FL_SET(bool, swap)
+  FL_SET(std::string, reduction)
+#undef FL_SET
+};
+using CosineEmbeddingLossOptions = MarginLossOptions;
+using MarginRankingLossOptions = MarginLossOptions;
+using HingeEmbeddingLossOptions = MarginLossOptions;
+using MultiMarginLossOptions = MarginLossOptions;
+using SoftMarginLossOptions = LossOptions;
+using MultiLabelMarginLossOptions = LossOptions;
+using MultiLabelSoftMarginLossOptions = LossOptions;
+
+#define FL_LOSS_OF(Name, function, inputs, values)                                                          \
+  class Name##Impl : public Cloneable<Name##Impl> {                                                         \
+   public:                                                                                                  \
+    Name##Impl(Name##Options o = {}) : Cloneable("torch::nn::" #Name), options(std::move(o)) {}             \
+    void reset() override {}                                                                                \
+    Tensor forward inputs { return at::detail::call("nn.functional." #function, FL_REST values, options); } \
+    Name##Options options;                                                                                  \
+  };                                                                                                        \
+  TORCH_MODULE(Name);
+#define FL_REST(...) __VA_ARGS__
+#define FL_TWO (const Tensor& a, const Tensor& b)
+#define FL_THREE (const Tensor& a, const Tensor& b, const Tensor& c)
+FL_LOSS_OF(CosineEmbeddingLoss, cosine_embedding_loss, FL_THREE, (a, b, c))
+FL_LOSS_OF(MarginRankingLoss, margin_ranking_loss, FL_THREE, (a, b, c))
+FL_LOSS_OF(TripletMarginLoss, triplet_margin_loss, FL_THREE, (a, b, c))
+FL_LOSS_OF(HingeEmbeddingLoss, hinge_embedding_loss, FL_TWO, (a, b))
+FL_LOSS_OF(MultiMarginLoss, multi_margin_loss, FL_TWO, (a, b))
+FL_LOSS_OF(SoftMarginLoss, soft_margin_loss, FL_TWO, (a, b))
+FL_LOSS_OF(MultiLabelMarginLoss, multilabel_margin_loss, FL_TWO, (a, b))
+FL_LOSS_OF(MultiLabelSoftMarginLoss, multilabel_soft_margin_loss, FL_TWO, (a, b))
+#undef FL_THREE
+#undef FL_TWO
+#undef FL_REST
+#undef FL_LOSS_OF
+
+struct CTCLossOptions : Keywords {
+#define FL_SET(type, name)                  \
+  CTCLossOptions& name(const type& value) { \
+    set(#name, value);                      \
+    return *this;                           \
+  }
+  FL_SET(int64_t, blank)
+  FL_SET(bool, zero_infinity)
+  FL_SET(std::string, reduction)
+#undef FL_SET
+};
+class CTCLossImpl : public Cloneable<CTCLossImpl> {
+ public:
+  CTCLossImpl(CTCLossOptions o = {}) : Cloneable("torch::nn::CTCLoss"), options(std::move(o)) {}
+  void reset() override {}
+  Tensor forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
+                 const Tensor& target_lengths) {
+    return at::detail::call("nn.functional.ctc_loss", log_probs, targets, input_lengths, target_lengths,
+                            options);
+  }
+  CTCLossOptions options;
+};
+TORCH_MODULE(CTCLoss);
 #undef FL_OPTION
+
+// ---------------------------------------------------------------- utilities
+
+namespace utils {
+
+// Scales gradients so that their norm is at most this; returns the norm before.
+inline double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type = 2.0,
+                              bool error_if_nonfinite = false) {
+  torch::NoGradGuard guard;
+  std::vector<Tensor> norms;
+  for (const Tensor& p : parameters)
+    if (p.grad().defined()) norms.push_back(p.grad().norm(norm_type));
+  if (norms.empty()) return 0;
+  const double total = torch::stack(norms).norm(norm_type).item<double>();
+  if (error_if_nonfinite && !std::isfinite(total))
+    throw c10::Error("[clip_grad_norm_] expected gradients with a finite norm, got others");
+  const double factor = max_norm / (total + 1e-6);
+  if (factor < 1)
+    for (const Tensor& p : parameters)
+      if (p.grad().defined()) p.grad().mul_(factor);
+  return total;
+}
+inline double clip_grad_norm_(const Tensor& parameter, double max_norm, double norm_type = 2.0,
+                              bool error_if_nonfinite = false) {
+  return clip_grad_norm_(std::vector<Tensor>{parameter}, max_norm, norm_type, error_if_nonfinite);
+}
+inline void clip_grad_value_(const std::vector<Tensor>& parameters, double most) {
+  for (const Tensor& p : parameters)
+    if (p.grad().defined()) p.grad().clamp_(-most, most);
+}
+inline void clip_grad_value_(const Tensor& parameter, double most) {
+  clip_grad_value_(std::vector<Tensor>{parameter}, most);
+}
+inline Tensor parameters_to_vector(const std::vector<Tensor>& parameters) {
+  std::vector<Tensor> parts;
+  for (const Tensor& p : parameters) parts.push_back(p.reshape({-1}));
+  return torch::cat(parts);
+}
+inline void vector_to_parameters(const Tensor& values, const std::vector<Tensor>& parameters) {
+  torch::NoGradGuard guard;
+  int64_t at = 0;
+  for (const Tensor& p : parameters) {
+    p.copy_(values.narrow(0, at, p.numel()).view_as(p));
+    at += p.numel();
+  }
+}
+
+}  // namespace utils
 
 }  // namespace torch::nn

@@ -3,8 +3,12 @@
 
 #include <flambeau/torch/functions.h>
 
+#include <cxxabi.h>
+
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 namespace torch {
@@ -61,23 +65,59 @@ class OrderedDict {
   auto end() const { return items_.end(); }
   size_t size() const { return items_.size(); }
   bool is_empty() const { return items_.empty(); }
+  const std::vector<Item>& items() const { return items_; }
+  Item& front() { return items_.front(); }
+  Item& back() { return items_.back(); }
+  void clear() { items_.clear(); }
+  void erase(const Key& key) {
+    for (auto at = items_.begin(); at != items_.end(); ++at)
+      if (at->key() == key) return void(items_.erase(at));
+  }
+  template <class Other>
+  void update(const Other& other) {
+    for (const auto& item : other) insert(item.key(), item.value());
+  }
 
  private:
   std::vector<Item> items_;
 };
+namespace serialize {
+class InputArchive;
+class OutputArchive;
+}  // namespace serialize
 
 namespace nn {
 
 template <class Contained>
 class ModuleHolder;
 
+// What a module behind a holder is, and what a module is itself.
+template <class M, class = void>
+struct ImplOf {
+  using type = M;
+};
+template <class M>
+struct ImplOf<M, std::void_t<typename M::ContainedType>> {
+  using type = typename M::ContainedType;
+};
+
 class Module : public std::enable_shared_from_this<Module> {
  public:
   Module() = default;
+  Module(const Module&) = default;
+  Module& operator=(const Module&) = default;
   explicit Module(std::string name) : name_(std::move(name)) {}
   virtual ~Module() = default;
 
-  const std::string& name() const { return name_; }
+  // The class, where it was given no other name.
+  const std::string& name() const {
+    if (name_.empty()) {
+      char* text = abi::__cxa_demangle(typeid(*this).name(), nullptr, nullptr, nullptr);
+      name_ = text ? text : "Module";
+      std::free(text);
+    }
+    return name_;
+  }
   std::vector<Tensor> parameters(bool recurse = true) const { return named_parameters(recurse).values(); }
   OrderedDict<std::string, Tensor> named_parameters(bool recurse = true) const {
     OrderedDict<std::string, Tensor> all;
@@ -92,14 +132,40 @@ class Module : public std::enable_shared_from_this<Module> {
   }
   std::vector<std::shared_ptr<Module>> children() const { return children_.values(); }
   const OrderedDict<std::string, std::shared_ptr<Module>>& named_children() const { return children_; }
-  std::vector<std::shared_ptr<Module>> modules() const {
-    std::vector<std::shared_ptr<Module>> all;
-    for (const auto& child : children_) {
-      all.push_back(child.value());
-      for (const auto& below : child.value()->modules()) all.push_back(below);
+  std::vector<std::shared_ptr<Module>> modules(bool include_self = true) const {
+    return named_modules("", include_self).values();
+  }
+  OrderedDict<std::string, std::shared_ptr<Module>> named_modules(const std::string& prefix = "",
+                                                                  bool include_self = true) const {
+    OrderedDict<std::string, std::shared_ptr<Module>> all;
+    if (include_self) {
+      std::shared_ptr<const Module> self = weak_from_this().lock();
+      if (!self)
+        throw c10::Error(
+            "[modules] expected a module in a shared_ptr, got one on the stack; include_self=false leaves it "
+            "out");
+      all.insert(prefix, std::const_pointer_cast<Module>(self));
     }
+    collect_modules(all, prefix);
     return all;
   }
+  // The module as one of its class, or of the class behind a holder; null where it is another.
+  template <class M>
+  typename ImplOf<M>::type* as() noexcept {
+    return dynamic_cast<typename ImplOf<M>::type*>(this);
+  }
+  template <class M>
+  const typename ImplOf<M>::type* as() const noexcept {
+    return dynamic_cast<const typename ImplOf<M>::type*>(this);
+  }
+  // Another module with the same values. Classes that derive from Cloneable have one.
+  virtual std::shared_ptr<Module> clone(const std::optional<Device>& = std::nullopt) const {
+    throw c10::NotImplementedError(
+        c10::str("[clone] expected a class that derives from torch::nn::Cloneable, got ", name()));
+  }
+  virtual void save(serialize::OutputArchive& archive) const;
+  virtual void load(serialize::InputArchive& archive);
+  virtual bool is_serializable() const { return true; }
 
   virtual void train(bool on = true) {
     for (auto& child : children_) child.value()->train(on);
@@ -116,17 +182,30 @@ class Module : public std::enable_shared_from_this<Module> {
         p.grad().zero_();
     }
   }
-  void to(const TensorOptions& options, bool = false) {
-    if (!options.has_dtype()) return;
-    torch::NoGradGuard guard;
-    convert(options.dtype());
+  virtual void to(Device device, ScalarType dtype, bool = false) {
+    require_cpu(device);
+    convert(dtype);
   }
-  void to(Device, bool = false) {}
-  void to(DeviceType, bool = false) {}
-  void to(ScalarType dtype, bool = false) { to(TensorOptions(dtype)); }
+  virtual void to(ScalarType dtype, bool = false) { convert(dtype); }
+  virtual void to(Device device, bool = false) { require_cpu(device); }
+  void to(DeviceType device, bool = false) { require_cpu(Device(device)); }
+  void to(const TensorOptions& options, bool = false) {
+    require_cpu(options.device());
+    if (options.has_dtype()) convert(options.dtype());
+  }
   void apply(const std::function<void(Module&)>& function) {
-    for (auto& child : children_) child.value()->apply(function);
     function(*this);
+    for (auto& child : children_) child.value()->apply(function);
+  }
+  void apply(const std::function<void(const Module&)>& function) const {
+    function(*this);
+    for (const auto& child : children_) std::as_const(*child.value()).apply(function);
+  }
+  void apply(const std::function<void(const std::string&, Module&)>& function,
+             const std::string& prefix = "") {
+    function(prefix, *this);
+    for (auto& child : children_)
+      child.value()->apply(function, prefix.empty() ? child.key() : prefix + "." + child.key());
   }
 
   Tensor& register_parameter(std::string name, Tensor tensor, bool requires_grad = true) {
@@ -145,9 +224,74 @@ class Module : public std::enable_shared_from_this<Module> {
   std::shared_ptr<M> register_module(std::string name, ModuleHolder<M> holder) {
     return register_module(std::move(name), holder.ptr());
   }
-  virtual void pretty_print(std::ostream& out) const { out << (name_.empty() ? "Module" : name_); }
+  template <class M>
+  std::shared_ptr<M> replace_module(const std::string& name, std::shared_ptr<M> module) {
+    children_[name] = module;
+    return module;
+  }
+  template <class M>
+  std::shared_ptr<M> replace_module(const std::string& name, ModuleHolder<M> holder) {
+    return replace_module(name, holder.ptr());
+  }
+  void unregister_module(const std::string& name) { children_.erase(name); }
+  virtual void pretty_print(std::ostream& out) const { out << name(); }
+  void print_into(std::ostream& out, const std::string& indentation) const {
+    pretty_print(out);
+    if (children_.is_empty()) return;
+    out << "(\n";
+    for (const auto& child : children_) {
+      out << indentation << "  (" << child.key() << "): ";
+      child.value()->print_into(out, indentation + "  ");
+      out << '\n';
+    }
+    out << indentation << ")";
+  }
+
+ protected:
+  // Of a copy: what it shares with the module that it was copied from.
+  void forget_members() {
+    parameters_.clear();
+    buffers_.clear();
+    children_.clear();
+  }
+  // Takes over values, and what training and gradients are set to, from a module of the same structure.
+  void take_state(const Module& from) {
+    torch::NoGradGuard guard;
+    training_ = from.training_;
+    const auto take = [&](Dict& mine, const Dict& theirs) {
+      if (mine.size() != theirs.size())
+        throw c10::Error(c10::str("[clone] expected reset() of ", name(), " to register ", theirs.size(),
+                                  " parameters or buffers, got ", mine.size()));
+      for (const auto& item : theirs) {
+        Tensor& t = mine[item.key()];
+        if (!item.value().defined()) continue;
+        const bool wants = item.value().requires_grad();
+        if (t.requires_grad()) t.requires_grad_(false);
+        t.set_data(item.value().detach().clone());
+        t.requires_grad_(wants);
+      }
+    };
+    take(parameters_, from.parameters_);
+    take(buffers_, from.buffers_);
+    if (children_.size() != from.children_.size())
+      throw c10::Error(c10::str("[clone] expected reset() of ", name(), " to register ",
+                                from.children_.size(), " modules, got ", children_.size()));
+    for (const auto& child : from.children_) children_[child.key()]->take_state(*child.value());
+  }
 
  private:
+  static void require_cpu(const Device& device) {
+    if (!device.is_cpu() && device.type() != DeviceType::Meta)
+      throw c10::Error(c10::str("[to] expected the device cpu, got ", device));
+  }
+  void collect_modules(OrderedDict<std::string, std::shared_ptr<Module>>& all,
+                       const std::string& prefix) const {
+    for (const auto& child : children_) {
+      const std::string path = prefix.empty() ? child.key() : prefix + "." + child.key();
+      all.insert(path, child.value());
+      child.value()->collect_modules(all, path);
+    }
+  }
   using Dict = OrderedDict<std::string, Tensor>;
   void collect(Dict& all, const std::string& prefix, bool recurse, Dict Module::* which) const {
     for (const auto& item : this->*which)
@@ -161,26 +305,19 @@ class Module : public std::enable_shared_from_this<Module> {
       for (auto& item : this->*which) {
         Tensor& t = item.value();
         if (!t.defined() || !t.is_floating_point()) continue;
-        const bool wants = t.requires_grad();
-        t = t.detach().to(dtype);
-        if (wants) t.requires_grad_();
+        t.set_data(t.detach().to(dtype));
       }
     for (auto& child : children_) child.value()->convert(dtype);
   }
 
   OrderedDict<std::string, Tensor> parameters_, buffers_;
   OrderedDict<std::string, std::shared_ptr<Module>> children_;
-  std::string name_;
+  mutable std::string name_;
   bool training_ = true;
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Module& module) {
-  module.pretty_print(out);
-  for (const auto& child : module.named_children()) {
-    std::ostringstream text;
-    text << *child.value();
-    out << "\n  (" << child.key() << "): " << text.str();
-  }
+  module.print_into(out, "");
   return out;
 }
 
@@ -208,6 +345,10 @@ class ModuleHolder {
   }
   const std::shared_ptr<Contained>& ptr() const { return module_; }
   bool is_empty() const { return module_ == nullptr; }
+  template <class I>
+  decltype(auto) operator[](I&& index) const {
+    return (*get())[std::forward<I>(index)];
+  }
   explicit operator bool() const { return !is_empty(); }
   template <class... A>
   auto operator()(A&&... a) const {
@@ -228,11 +369,21 @@ std::ostream& operator<<(std::ostream& out, const ModuleHolder<Contained>& holde
   return out << static_cast<const Module&>(*holder);
 }
 
-// A module that can be copied is one that derives from this.
+// A module that can be copied: `reset` registers everything anew.
 template <class Derived>
 class Cloneable : public Module {
  public:
   using Module::Module;
+  virtual void reset() = 0;
+  std::shared_ptr<Module> clone(const std::optional<Device>& = std::nullopt) const override {
+    torch::NoGradGuard guard;
+    const auto copy = std::make_shared<Derived>(static_cast<const Derived&>(*this));
+    auto& fresh = static_cast<Cloneable&>(*copy);
+    fresh.forget_members();
+    copy->reset();
+    fresh.take_state(*this);
+    return copy;
+  }
 };
 
 }  // namespace nn

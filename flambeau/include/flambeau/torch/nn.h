@@ -1,8 +1,8 @@
 // torch::nn: layers, functions and initializers.
 #pragma once
 
+#include <flambeau/torch/containers.h>
 #include <flambeau/torch/functional.h>
-#include <flambeau/torch/module.h>
 
 #include <cmath>
 
@@ -44,13 +44,62 @@ inline Tensor xavier_normal_(const Tensor& t, double gain = 1) {
   const auto [in, out] = fans(t);
   return normal_(t, 0, gain * std::sqrt(2.0 / (in + out)));
 }
-// With a leak as leaky_relu has it; 0 is relu.
-inline Tensor kaiming_uniform_(const Tensor& t, double a = 0) {
-  const double bound = std::sqrt(2.0 / (1 + a * a)) * std::sqrt(3.0 / fans(t).first);
+inline double calculate_gain(const std::string& nonlinearity, double param = 0.01) {
+  if (nonlinearity == "tanh") return 5.0 / 3;
+  if (nonlinearity == "relu") return std::sqrt(2.0);
+  if (nonlinearity == "leaky_relu") return std::sqrt(2 / (1 + param * param));
+  return 1;
+}
+// How far uniform values reach so that variance stays from layer to layer, divided by the square root of
+// three.
+inline double kaiming_std(const Tensor& t, double a, const std::string& mode,
+                          const std::string& nonlinearity) {
+  const auto [in, out] = fans(t);
+  if (mode != "fan_in" && mode != "fan_out")
+    throw c10::ValueError(c10::str("[init] expected kFanIn or kFanOut, got ", mode));
+  return calculate_gain(nonlinearity, a) / std::sqrt(mode == "fan_in" ? in : out);
+}
+inline Tensor kaiming_uniform_(const Tensor& t, double a = 0, const std::string& mode = "fan_in",
+                               const std::string& nonlinearity = "leaky_relu") {
+  const double bound = std::sqrt(3.0) * kaiming_std(t, a, mode, nonlinearity);
   return uniform_(t, -bound, bound);
 }
-inline Tensor kaiming_normal_(const Tensor& t, double a = 0) {
-  return normal_(t, 0, std::sqrt(2.0 / (1 + a * a)) / std::sqrt(fans(t).first));
+inline Tensor kaiming_normal_(const Tensor& t, double a = 0, const std::string& mode = "fan_in",
+                              const std::string& nonlinearity = "leaky_relu") {
+  return normal_(t, 0, kaiming_std(t, a, mode, nonlinearity));
+}
+inline Tensor eye_(const Tensor& t) {
+  return with_no_grad(t, [&] { t.copy_(torch::eye(t.size(0), t.size(1))); });
+}
+// The identity in the middle of kernels.
+inline Tensor dirac_(const Tensor& t) {
+  return with_no_grad(t, [&] {
+    t.zero_();
+    for (int64_t c = 0; c < std::min(t.size(0), t.size(1)); ++c) {
+      Tensor middle = t[c][c];
+      while (middle.dim() > 0) middle = middle[middle.size(0) / 2];
+      middle.fill_(1);
+    }
+  });
+}
+inline Tensor orthogonal_(const Tensor& t, double gain = 1) {
+  return with_no_grad(t, [&] {
+    const int64_t rows = t.size(0), columns = t.numel() / rows;
+    const Tensor flat = torch::randn({std::max(rows, columns), std::min(rows, columns)});
+    const auto [q, r] = torch::linalg_qr(flat);
+    const Tensor signed_q = q * r.diag().sign();
+    t.copy_((rows < columns ? signed_q.t() : signed_q).reshape(t.sizes()) * gain);
+  });
+}
+inline Tensor sparse_(const Tensor& t, double sparsity, double std = 0.01) {
+  return with_no_grad(t, [&] {
+    t.normal_(0.0, std);
+    const auto zeros = static_cast<int64_t>(std::ceil(sparsity * static_cast<double>(t.size(0))));
+    for (int64_t column = 0; column < t.size(1); ++column) {
+      const Tensor rows = torch::randperm(t.size(0));
+      for (int64_t i = 0; i < zeros; ++i) t[rows[i].item<int64_t>()][column].zero_();
+    }
+  });
 }
 
 }  // namespace init
@@ -75,12 +124,13 @@ struct LinearOptions {
   bool bias_ = true;
 };
 
-class LinearImpl : public Module {
+class LinearImpl : public Cloneable<LinearImpl> {
  public:
   LinearImpl(int64_t in, int64_t out) : LinearImpl(LinearOptions(in, out)) {}
-  explicit LinearImpl(const LinearOptions& o) : Module("torch::nn::Linear"), options(o) {
-    weight = register_parameter("weight", torch::empty({o.out_features(), o.in_features()}));
-    if (o.bias()) bias = register_parameter("bias", torch::empty({o.out_features()}));
+  explicit LinearImpl(const LinearOptions& o) : Cloneable("torch::nn::Linear"), options(o) { reset(); }
+  void reset() override {
+    weight = register_parameter("weight", torch::empty({options.out_features(), options.in_features()}));
+    if (options.bias()) bias = register_parameter("bias", torch::empty({options.out_features()}));
     reset_parameters();
   }
   void reset_parameters() {
@@ -98,18 +148,6 @@ class LinearImpl : public Module {
 };
 TORCH_MODULE(Linear);
 
-class IdentityImpl : public Module {
- public:
-  Tensor forward(const Tensor& input) { return input; }
-};
-TORCH_MODULE(Identity);
-
-class FlattenImpl : public Module {
- public:
-  Tensor forward(const Tensor& input) { return input.flatten(1); }
-};
-TORCH_MODULE(Flatten);
-
 // ---------------------------------------------------------------- convolution
 
 template <size_t D>
@@ -124,8 +162,15 @@ struct ConvOptions {
   FL_OPTION(ConvOptions, ExpandingArray<D>, dilation)
   FL_OPTION(ConvOptions, int64_t, groups)
   FL_OPTION(ConvOptions, bool, bias)
+  FL_OPTION(ConvOptions, std::string, padding_mode)
+  ConvOptions& padding(const OptionName& name) {  // kSame, kValid
+    padding_name_ = name.text;
+    return *this;
+  }
+  const std::string& padding_name() const { return padding_name_; }
   int64_t in_channels_, out_channels_;
   ExpandingArray<D> kernel_size_, stride_ = 1, padding_ = 0, dilation_ = 1;
+  std::string padding_mode_ = "zeros", padding_name_;
   int64_t groups_ = 1;
   bool bias_ = true;
 };
@@ -134,23 +179,49 @@ using Conv2dOptions = ConvOptions<2>;
 using Conv3dOptions = ConvOptions<3>;
 
 template <size_t D>
-class ConvImpl : public Module {
+class ConvImpl : public Cloneable<ConvImpl<D>> {
  public:
   ConvImpl(int64_t in, int64_t out, ExpandingArray<D> kernel) : ConvImpl(ConvOptions<D>(in, out, kernel)) {}
-  explicit ConvImpl(const ConvOptions<D>& o) : Module(c10::str("torch::nn::Conv", D, "d")), options(o) {
-    std::vector<int64_t> shape = {o.out_channels(), o.in_channels() / o.groups()};
-    for (int64_t k : IntArrayRef(o.kernel_size())) shape.push_back(k);
-    weight = register_parameter("weight", torch::empty(shape));
-    if (o.bias()) bias = register_parameter("bias", torch::empty({o.out_channels()}));
+  explicit ConvImpl(const ConvOptions<D>& o)
+      : Cloneable<ConvImpl<D>>(c10::str("torch::nn::Conv", D, "dImpl")), options(o) {
+    reset();
+  }
+  void reset() override {
+    std::vector<int64_t> shape = {options.out_channels(), options.in_channels() / options.groups()};
+    for (int64_t k : IntArrayRef(options.kernel_size())) shape.push_back(k);
+    weight = this->register_parameter("weight", torch::empty(shape));
+    if (options.bias()) bias = this->register_parameter("bias", torch::empty({options.out_channels()}));
+    reset_parameters();
+  }
+  void reset_parameters() {
     init::kaiming_uniform_(weight, std::sqrt(5.0));
     const double bound = 1 / std::sqrt(init::fans(weight).first);
     if (bias.defined()) init::uniform_(bias, -bound, bound);
   }
   Tensor forward(const Tensor& input) {
     const std::string name = c10::str("conv", D, "d");
-    return at::detail::call(name.c_str(), input, weight, bias, IntArrayRef(options.stride()),
-                            IntArrayRef(options.padding()), IntArrayRef(options.dilation()),
-                            options.groups());
+    const IntArrayRef stride = options.stride(), dilation = options.dilation();
+    if (options.padding_name().size())
+      return at::detail::call(name.c_str(), input, weight, bias, stride, options.padding_name(), dilation,
+                              options.groups());
+    const IntArrayRef padding = options.padding();
+    if (options.padding_mode() == "zeros")
+      return at::detail::call(name.c_str(), input, weight, bias, stride, padding, dilation, options.groups());
+    std::vector<int64_t> sides;  // of the last dimension first
+    for (size_t d = D; d-- > 0;) sides.insert(sides.end(), 2, padding[d]);
+    return at::detail::call(name.c_str(), functional::pad(input, sides, options.padding_mode()), weight, bias,
+                            stride, int64_t(0), dilation, options.groups());
+  }
+  void pretty_print(std::ostream& out) const override {
+    out << "torch::nn::Conv" << D << "d(" << options.in_channels() << ", " << options.out_channels()
+        << ", kernel_size=" << IntArrayRef(options.kernel_size())
+        << ", stride=" << IntArrayRef(options.stride());
+    bool pads = false;
+    for (int64_t side : IntArrayRef(options.padding())) pads = pads || side != 0;
+    if (pads) out << ", padding=" << IntArrayRef(options.padding());
+    if (options.groups() != 1) out << ", groups=" << options.groups();
+    if (!options.bias()) out << ", bias=false";
+    out << ")";
   }
   ConvOptions<D> options;
   Tensor weight, bias;
@@ -161,36 +232,6 @@ using Conv3dImpl = ConvImpl<3>;
 TORCH_MODULE(Conv1d);
 TORCH_MODULE(Conv2d);
 TORCH_MODULE(Conv3d);
-
-struct MaxPool2dOptions {
-  MaxPool2dOptions(ExpandingArray<2> kernel) : kernel_size_(kernel), stride_(kernel) {}
-  FL_OPTION(MaxPool2dOptions, ExpandingArray<2>, kernel_size)
-  FL_OPTION(MaxPool2dOptions, ExpandingArray<2>, stride)
-  FL_OPTION(MaxPool2dOptions, ExpandingArray<2>, padding)
-  ExpandingArray<2> kernel_size_, stride_, padding_ = 0;
-};
-class MaxPool2dImpl : public Module {
- public:
-  MaxPool2dImpl(ExpandingArray<2> kernel) : options(kernel) {}
-  explicit MaxPool2dImpl(const MaxPool2dOptions& o) : options(o) {}
-  Tensor forward(const Tensor& input) {
-    return torch::max_pool2d(input, options.kernel_size(), options.stride(), options.padding());
-  }
-  MaxPool2dOptions options;
-};
-TORCH_MODULE(MaxPool2d);
-
-class AdaptiveAvgPool2dImpl : public Module {
- public:
-  AdaptiveAvgPool2dImpl(ExpandingArray<2> size) : size_(size) {}
-  Tensor forward(const Tensor& input) {
-    return at::detail::call("nn.functional.adaptive_avg_pool2d", input, IntArrayRef(size_));
-  }
-
- private:
-  ExpandingArray<2> size_;
-};
-TORCH_MODULE(AdaptiveAvgPool2d);
 
 // ---------------------------------------------------------------- normalization, embedding, dropout
 
@@ -207,36 +248,51 @@ struct BatchNormOptions {
 };
 using BatchNorm1dOptions = BatchNormOptions;
 using BatchNorm2dOptions = BatchNormOptions;
+using BatchNorm3dOptions = BatchNormOptions;
 
-class BatchNormImpl : public Module {
+template <class Derived>
+class BatchNormBase : public Cloneable<Derived> {
  public:
-  BatchNormImpl(int64_t n) : BatchNormImpl(BatchNormOptions(n)) {}
-  explicit BatchNormImpl(const BatchNormOptions& o) : Module("torch::nn::BatchNorm"), options(o) {
-    if (o.affine()) {
-      weight = register_parameter("weight", torch::ones({o.num_features()}));
-      bias = register_parameter("bias", torch::zeros({o.num_features()}));
+  BatchNormBase(int64_t n) : BatchNormBase(BatchNormOptions(n)) {}
+  explicit BatchNormBase(const BatchNormOptions& o) : options(o) { reset(); }
+  void reset() override {
+    const int64_t n = options.num_features();
+    if (options.affine()) {
+      weight = this->register_parameter("weight", torch::ones({n}));
+      bias = this->register_parameter("bias", torch::zeros({n}));
     }
-    if (o.track_running_stats()) {
-      running_mean = register_buffer("running_mean", torch::zeros({o.num_features()}));
-      running_var = register_buffer("running_var", torch::ones({o.num_features()}));
-      num_batches_tracked = register_buffer("num_batches_tracked", torch::zeros({}, torch::kLong));
+    if (options.track_running_stats()) {
+      running_mean = this->register_buffer("running_mean", torch::zeros({n}));
+      running_var = this->register_buffer("running_var", torch::ones({n}));
+      num_batches_tracked = this->register_buffer("num_batches_tracked", torch::zeros({}, torch::kLong));
     }
   }
   Tensor forward(const Tensor& input) {
-    const bool batch_statistics = is_training() || !running_mean.defined();
-    if (is_training() && num_batches_tracked.defined()) num_batches_tracked.add_(1);
+    const bool batch_statistics = this->is_training() || !running_mean.defined();
+    if (this->is_training() && num_batches_tracked.defined()) num_batches_tracked.add_(1);
     return at::detail::call("batch_norm", input, weight, bias, running_mean, running_var, batch_statistics,
                             options.momentum(), options.eps(), false);
+  }
+  void pretty_print(std::ostream& out) const override {
+    std::string name = this->name();
+    if (name.size() > 4 && name.compare(name.size() - 4, 4, "Impl") == 0) name.resize(name.size() - 4);
+    out << std::boolalpha << name << "(" << options.num_features() << ", eps=" << options.eps()
+        << ", momentum=" << options.momentum() << ", affine=" << options.affine()
+        << ", track_running_stats=" << options.track_running_stats() << ")";
   }
   BatchNormOptions options;
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 };
-using BatchNorm1dImpl = BatchNormImpl;
-using BatchNorm2dImpl = BatchNormImpl;
-using BatchNorm3dImpl = BatchNormImpl;
-TORCH_MODULE(BatchNorm1d);
-TORCH_MODULE(BatchNorm2d);
-TORCH_MODULE(BatchNorm3d);
+#define FL_BATCH_NORM(Name)                             \
+  class Name##Impl : public BatchNormBase<Name##Impl> { \
+   public:                                              \
+    using BatchNormBase<Name##Impl>::BatchNormBase;     \
+  };                                                    \
+  TORCH_MODULE(Name);
+FL_BATCH_NORM(BatchNorm1d)
+FL_BATCH_NORM(BatchNorm2d)
+FL_BATCH_NORM(BatchNorm3d)
+#undef FL_BATCH_NORM
 
 struct LayerNormOptions {
   LayerNormOptions(std::vector<int64_t> shape) : normalized_shape_(std::move(shape)) {}
@@ -247,13 +303,20 @@ struct LayerNormOptions {
   double eps_ = 1e-5;
   bool elementwise_affine_ = true;
 };
-class LayerNormImpl : public Module {
+class LayerNormImpl : public Cloneable<LayerNormImpl> {
  public:
   LayerNormImpl(std::vector<int64_t> shape) : LayerNormImpl(LayerNormOptions(std::move(shape))) {}
-  explicit LayerNormImpl(const LayerNormOptions& o) : Module("torch::nn::LayerNorm"), options(o) {
-    if (!o.elementwise_affine()) return;
-    weight = register_parameter("weight", torch::ones(o.normalized_shape()));
-    bias = register_parameter("bias", torch::zeros(o.normalized_shape()));
+  explicit LayerNormImpl(const LayerNormOptions& o) : Cloneable("torch::nn::LayerNorm"), options(o) {
+    reset();
+  }
+  void reset() override {
+    if (!options.elementwise_affine()) return;
+    weight = register_parameter("weight", torch::ones(options.normalized_shape()));
+    bias = register_parameter("bias", torch::zeros(options.normalized_shape()));
+  }
+  void pretty_print(std::ostream& out) const override {
+    out << std::boolalpha << name() << "(" << IntArrayRef(options.normalized_shape())
+        << ", eps=" << options.eps() << ", elementwise_affine=" << options.elementwise_affine() << ")";
   }
   Tensor forward(const Tensor& input) {
     return torch::layer_norm(input, options.normalized_shape(), weight, bias, options.eps());
@@ -263,71 +326,71 @@ class LayerNormImpl : public Module {
 };
 TORCH_MODULE(LayerNorm);
 
-struct EmbeddingOptions {
-  EmbeddingOptions(int64_t n, int64_t d) : num_embeddings_(n), embedding_dim_(d) {}
-  FL_OPTION(EmbeddingOptions, int64_t, num_embeddings)
-  FL_OPTION(EmbeddingOptions, int64_t, embedding_dim)
-  int64_t num_embeddings_, embedding_dim_;
-};
-class EmbeddingImpl : public Module {
- public:
-  EmbeddingImpl(int64_t n, int64_t d) : EmbeddingImpl(EmbeddingOptions(n, d)) {}
-  explicit EmbeddingImpl(const EmbeddingOptions& o) : Module("torch::nn::Embedding"), options(o) {
-    weight = register_parameter("weight", torch::randn({o.num_embeddings(), o.embedding_dim()}));
-  }
-  Tensor forward(const Tensor& indices) {
-    return at::detail::call("nn.functional.embedding", indices, weight);
-  }
-  EmbeddingOptions options;
-  Tensor weight;
-};
-TORCH_MODULE(Embedding);
-
 struct DropoutOptions {
   DropoutOptions(double p = 0.5) : p_(p) {}
   FL_OPTION(DropoutOptions, double, p)
+  FL_OPTION(DropoutOptions, bool, inplace)
   double p_;
+  bool inplace_ = false;
 };
-class DropoutImpl : public Module {
- public:
-  DropoutImpl(double p = 0.5) : options(p) {}
-  explicit DropoutImpl(const DropoutOptions& o) : options(o) {}
-  Tensor forward(const Tensor& input) { return torch::dropout(input, options.p(), is_training()); }
-  DropoutOptions options;
-};
-TORCH_MODULE(Dropout);
-class Dropout2dImpl : public DropoutImpl {
- public:
-  using DropoutImpl::DropoutImpl;
-  Tensor forward(const Tensor& input) {
-    return at::detail::call("feature_dropout", input, options.p(), is_training());
-  }
-};
-TORCH_MODULE(Dropout2d);
+#define FL_DROPOUT(Name, function)                                                                         \
+  class Name##Impl : public Cloneable<Name##Impl> {                                                        \
+   public:                                                                                                 \
+    Name##Impl(double p = 0.5) : Name##Impl(DropoutOptions(p)) {}                                          \
+    explicit Name##Impl(const DropoutOptions& o) : Cloneable("torch::nn::" #Name), options(o) {}           \
+    void reset() override {}                                                                               \
+    void pretty_print(std::ostream& out) const override {                                                  \
+      out << std::boolalpha << name() << "(p=" << options.p() << ", inplace=" << options.inplace() << ")"; \
+    }                                                                                                      \
+    Tensor forward(const Tensor& input) {                                                                  \
+      return at::detail::call(function, input, options.p(), is_training());                                \
+    }                                                                                                      \
+    DropoutOptions options;                                                                                \
+  };                                                                                                       \
+  TORCH_MODULE(Name);
+FL_DROPOUT(Dropout, "dropout")
+FL_DROPOUT(Dropout2d, "feature_dropout")
+FL_DROPOUT(Dropout3d, "feature_dropout")
+FL_DROPOUT(AlphaDropout, "alpha_dropout")
+FL_DROPOUT(FeatureAlphaDropout, "feature_alpha_dropout")
+#undef FL_DROPOUT
+using Dropout2dOptions = DropoutOptions;
+using Dropout3dOptions = DropoutOptions;
+using AlphaDropoutOptions = DropoutOptions;
 
 // ---------------------------------------------------------------- activations
 
-#define FL_ACTIVATION(Name, expression)                        \
-  class Name##Impl : public Module {                           \
-   public:                                                     \
-    Name##Impl() : Module("torch::nn::" #Name) {}              \
-    Tensor forward(const Tensor& input) { return expression; } \
-  };                                                           \
+#define FL_ACTIVATION(Name, expression)                                            \
+  class Name##Impl : public Cloneable<Name##Impl> {                                \
+   public:                                                                         \
+    Name##Impl() : Cloneable("torch::nn::" #Name) {}                               \
+    void reset() override {}                                                       \
+    void pretty_print(std::ostream& out) const override { out << name() << "()"; } \
+    Tensor forward(const Tensor& input) { return expression; }                     \
+  };                                                                               \
   TORCH_MODULE(Name);
 FL_ACTIVATION(Tanh, torch::tanh(input))
 FL_ACTIVATION(Sigmoid, torch::sigmoid(input))
 FL_ACTIVATION(SiLU, functional::silu(input))
 FL_ACTIVATION(Mish, functional::mish(input))
+FL_ACTIVATION(Softsign, functional::softsign(input))
+FL_ACTIVATION(Tanhshrink, functional::tanhshrink(input))
+FL_ACTIVATION(LogSigmoid, functional::logsigmoid(input))
+FL_ACTIVATION(Hardsigmoid, functional::hardsigmoid(input))
+FL_ACTIVATION(Hardswish, functional::hardswish(input))
+FL_ACTIVATION(Softmax2d, torch::softmax(input, int64_t(-3)))
+FL_ACTIVATION(Identity, input)
 #undef FL_ACTIVATION
 
 // A function of one input with options.
-#define FL_FUNCTION_MODULE(Name, function, default)                                             \
-  class Name##Impl : public Module {                                                            \
-   public:                                                                                      \
-    Name##Impl(Name##Options o default) : Module("torch::nn::" #Name), options(std::move(o)) {} \
-    Tensor forward(const Tensor& input) { return functional::function(input, options); }        \
-    Name##Options options;                                                                      \
-  };                                                                                            \
+#define FL_FUNCTION_MODULE(Name, function, default)                                                \
+  class Name##Impl : public Cloneable<Name##Impl> {                                                \
+   public:                                                                                         \
+    Name##Impl(Name##Options o default) : Cloneable("torch::nn::" #Name), options(std::move(o)) {} \
+    void reset() override {}                                                                       \
+    Tensor forward(const Tensor& input) { return functional::function(input, options); }           \
+    Name##Options options;                                                                         \
+  };                                                                                               \
   TORCH_MODULE(Name);
 FL_FUNCTION_MODULE(ReLU, relu, = {})
 FL_FUNCTION_MODULE(ReLU6, relu6, = {})
@@ -346,15 +409,16 @@ FL_FUNCTION_MODULE(Softmin, softmin, )
 
 // ---------------------------------------------------------------- losses
 
-#define FL_LOSS(Name, function)                                                              \
-  class Name##Impl : public Module {                                                         \
-   public:                                                                                   \
-    Name##Impl(Name##Options o = {}) : Module("torch::nn::" #Name), options(std::move(o)) {} \
-    Tensor forward(const Tensor& input, const Tensor& target) {                              \
-      return functional::function(input, target, options);                                   \
-    }                                                                                        \
-    Name##Options options;                                                                   \
-  };                                                                                         \
+#define FL_LOSS(Name, function)                                                                 \
+  class Name##Impl : public Cloneable<Name##Impl> {                                             \
+   public:                                                                                      \
+    Name##Impl(Name##Options o = {}) : Cloneable("torch::nn::" #Name), options(std::move(o)) {} \
+    void reset() override {}                                                                    \
+    Tensor forward(const Tensor& input, const Tensor& target) {                                 \
+      return functional::function(input, target, options);                                      \
+    }                                                                                           \
+    Name##Options options;                                                                      \
+  };                                                                                            \
   TORCH_MODULE(Name);
 FL_LOSS(MSELoss, mse_loss)
 FL_LOSS(L1Loss, l1_loss)
@@ -367,100 +431,6 @@ FL_LOSS(HuberLoss, huber_loss)
 FL_LOSS(KLDivLoss, kl_div)
 #undef FL_LOSS
 
-// ---------------------------------------------------------------- containers
-
-template <class M>
-std::true_type holds(const ModuleHolder<M>*);
-std::false_type holds(...);
-// Whether a class is a holder of a module.
-template <class F>
-constexpr bool is_holder = decltype(holds(static_cast<std::decay_t<F>*>(nullptr)))::value;
-
-class SequentialImpl : public Module {
- public:
-  SequentialImpl() = default;
-  template <class... M>
-  explicit SequentialImpl(M&&... modules) {
-    (push_back(std::forward<M>(modules)), ...);
-  }
-  template <class M>
-  void push_back(ModuleHolder<M> holder) {
-    push_back(std::to_string(steps_.size()), holder.ptr());
-  }
-  template <class M>
-  void push_back(std::shared_ptr<M> module) {
-    push_back(std::to_string(steps_.size()), std::move(module));
-  }
-  template <class M>
-  void push_back(std::string name, ModuleHolder<M> holder) {
-    push_back(std::move(name), holder.ptr());
-  }
-  template <class M, std::enable_if_t<std::is_base_of_v<Module, M>, int> = 0>
-  void push_back(M module) {
-    push_back(std::make_shared<M>(std::move(module)));
-  }
-  // A function without parameters of its own, such as torch::relu.
-  template <class F, class = decltype(std::declval<F>()(std::declval<Tensor>())),
-            std::enable_if_t<!std::is_base_of_v<Module, F> && !is_holder<F>, int> = 0>
-  void push_back(F function) {
-    steps_.push_back([function](const Tensor& x) { return function(x); });
-  }
-  template <class M>
-  void push_back(std::string name, std::shared_ptr<M> module) {
-    register_module(std::move(name), module);
-    steps_.push_back([module](const Tensor& x) { return module->forward(x); });
-  }
-  Tensor forward(Tensor x) {
-    for (const auto& step : steps_) x = step(x);
-    return x;
-  }
-  size_t size() const { return steps_.size(); }
-  bool is_empty() const { return steps_.empty(); }
-  std::shared_ptr<Module> ptr(size_t i) const { return children().at(i); }
-  std::shared_ptr<Module> operator[](size_t i) const { return ptr(i); }
-
- private:
-  std::vector<std::function<Tensor(const Tensor&)>> steps_;
-};
-TORCH_MODULE(Sequential);
-
-class ModuleListImpl : public Module {
- public:
-  template <class M>
-  void push_back(ModuleHolder<M> holder) {
-    register_module(std::to_string(children().size()), holder.ptr());
-  }
-  template <class M>
-  void push_back(std::shared_ptr<M> module) {
-    register_module(std::to_string(children().size()), std::move(module));
-  }
-  size_t size() const { return children().size(); }
-  std::shared_ptr<Module> operator[](size_t i) const { return children().at(i); }
-  template <class M>
-  M& at(size_t i) const {
-    return *std::dynamic_pointer_cast<M>(children().at(i));
-  }
-};
-TORCH_MODULE(ModuleList);
-
 #undef FL_OPTION
-
-// Scales gradients so that their norm is at most this; returns the norm before.
-namespace utils {
-inline double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
-                              double norm_type = 2.0) {
-  torch::NoGradGuard guard;
-  std::vector<Tensor> norms;
-  for (const Tensor& p : parameters)
-    if (p.grad().defined()) norms.push_back(p.grad().norm(norm_type));
-  if (norms.empty()) return 0;
-  const double total = torch::stack(norms).norm(norm_type).item<double>();
-  const double factor = max_norm / (total + 1e-6);
-  if (factor < 1)
-    for (const Tensor& p : parameters)
-      if (p.grad().defined()) p.grad().mul_(factor);
-  return total;
-}
-}  // namespace utils
 
 }  // namespace torch::nn

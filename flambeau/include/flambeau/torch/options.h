@@ -34,6 +34,20 @@ FL_NAME(kBilinear, "bilinear")
 FL_NAME(kBicubic, "bicubic")
 FL_NAME(kTrilinear, "trilinear")
 FL_NAME(kArea, "area")
+FL_NAME(kNearestExact, "nearest-exact")
+FL_NAME(kReLU, "relu")
+FL_NAME(kGELU, "gelu")
+FL_NAME(kTanh, "tanh")
+FL_NAME(kSigmoid, "sigmoid")
+FL_NAME(kLeakyReLU, "leaky_relu")
+FL_NAME(kConv1D, "conv1d")
+FL_NAME(kConv2D, "conv2d")
+FL_NAME(kConv3D, "conv3d")
+FL_NAME(kFanIn, "fan_in")
+FL_NAME(kFanOut, "fan_out")
+FL_NAME(kMax, "max")
+FL_NAME(kSame, "same")
+FL_NAME(kValid, "valid")
 #undef FL_NAME
 
 // One size for all dimensions, or one for each.
@@ -172,15 +186,19 @@ FL_END FL_OPTIONS(BCELossOptions) FL_SET(Tensor, weight) FL_SET(std::string, red
   FL_OPTIONS(DropoutFuncOptions)
   FL_SET(double, p)
   FL_SET(bool, training)
-  FL_SET(bool, inplace) FL_END FL_OPTIONS(NormalizeFuncOptions) FL_SET(double, p) FL_SET(int64_t, dim) FL_SET(
-      double, eps) FL_END FL_OPTIONS(CosineSimilarityFuncOptions) FL_SET(int64_t, dim) FL_SET(double, eps)
-      FL_END FL_OPTIONS(PadFuncOptions) FL_FIRST(PadFuncOptions, std::vector<int64_t>, pad)
-          FL_SET(std::string, mode) FL_SET(double, value) FL_END FL_OPTIONS(InterpolateFuncOptions)
-              FL_SET(std::vector<int64_t>, size) FL_SET(std::vector<double>, scale_factor)
-                  FL_SET(std::string, mode) FL_SET(bool, align_corners) FL_SET(bool, recompute_scale_factor)
+  FL_SET(bool, inplace)
+  FL_END FL_OPTIONS(NormalizeFuncOptions) FL_SET(double, p) FL_SET(int64_t, dim) FL_SET(double, eps)
+      FL_END FL_OPTIONS(CosineSimilarityFuncOptions) FL_SET(int64_t, dim) FL_SET(double, eps)
+          FL_END FL_OPTIONS(PadFuncOptions) FL_FIRST(PadFuncOptions, std::vector<int64_t>, pad)
+              FL_SET(std::string, mode) FL_SET(double, value) FL_END FL_OPTIONS(InterpolateFuncOptions)
+                  FL_SET(std::vector<int64_t>, size) FL_SET(std::vector<double>, scale_factor) FL_SET(
+                      std::string, mode) FL_SET(bool, align_corners) FL_SET(bool, recompute_scale_factor)
                       FL_SET(bool, antialias) FL_END FL_OPTIONS(LayerNormFuncOptions)
                           FL_FIRST(LayerNormFuncOptions, std::vector<int64_t>, normalized_shape)
                               FL_SET(Tensor, weight) FL_SET(Tensor, bias) FL_SET(double, eps) FL_END
+
+                                  FL_OPTIONS(GridSampleFuncOptions) FL_SET(std::string, mode)
+                                      FL_SET(std::string, padding_mode) FL_SET(bool, align_corners) FL_END
 
       template <size_t D>
       FL_OPTIONS(ConvFuncOptions)

@@ -2,6 +2,7 @@
 // dtypes, sizes, bytes.
 #pragma once
 
+#include <flambeau/torch/ivalue.h>
 #include <flambeau/torch/module.h>
 #include <flambeau/torch/optim.h>
 
@@ -86,7 +87,119 @@ inline std::ifstream input(const std::string& path) {
   return file;
 }
 
+// Named tensors, numbers, strings and archives, for torch::save of programs' own kinds.
+class OutputArchive {
+ public:
+  void write(const std::string& key, const Tensor& t, bool = false) { state_.insert(key, t.detach()); }
+  void write(const std::string& key, const c10::IValue& value) {
+    if (value.isTensor()) return write(key, value.toTensor());
+    if (value.isString()) {
+      const std::string text = value.toStringRef();
+      std::vector<uint8_t> bytes(text.begin(), text.end());
+      return write("str:" + key, torch::tensor(bytes, torch::kUInt8));
+    }
+    if (value.isBool()) return write(key, torch::full({}, Scalar(value.toBool()), torch::kBool));
+    if (value.isInt()) return write(key, torch::full({}, Scalar(value.toInt()), torch::kInt64));
+    if (value.isDouble()) return write(key, torch::full({}, Scalar(value.toDouble()), torch::kFloat64));
+    throw c10::TypeError(
+        c10::str("[save] expected a tensor, a number or a string for ", key, ", got another value"));
+  }
+  void write(const std::string& key, const OutputArchive& nested) {
+    for (const auto& item : nested.state_) {
+      const bool text = item.key().rfind("str:", 0) == 0;
+      state_.insert((text ? "str:" : "") + key + "." + item.key().substr(text ? 4 : 0), item.value());
+    }
+  }
+  void save_to(std::ostream& out) const { serialize::write(state_, out); }
+  void save_to(const std::string& path) const {
+    std::ofstream file = serialize::output(path);
+    save_to(file);
+  }
+
+ private:
+  State state_;
+};
+
+class InputArchive {
+ public:
+  bool try_read(const std::string& key, Tensor& t, bool = false) const {
+    const Tensor* stored = state_.find(prefix_ + key);
+    if (!stored) return false;
+    if (t.defined()) {
+      torch::NoGradGuard guard;
+      t.copy_(*stored);
+    } else {
+      t = stored->clone();
+    }
+    return true;
+  }
+  void read(const std::string& key, Tensor& t, bool = false) const {
+    if (!try_read(key, t)) throw missing(key);
+  }
+  bool try_read(const std::string& key, c10::IValue& value) const {
+    if (const Tensor* text = state_.find("str:" + prefix_ + key)) {
+      const auto* bytes = static_cast<const char*>(text->data_ptr());
+      value = c10::IValue(std::string(bytes, static_cast<size_t>(text->numel())));
+      return true;
+    }
+    const Tensor* stored = state_.find(prefix_ + key);
+    if (!stored) return false;
+    if (stored->dim() != 0)
+      value = c10::IValue(*stored);
+    else if (stored->scalar_type() == kBool)
+      value = c10::IValue(stored->item<bool>());
+    else if (stored->scalar_type() == kLong)
+      value = c10::IValue(stored->item<int64_t>());
+    else if (stored->scalar_type() == kDouble)
+      value = c10::IValue(stored->item<double>());
+    else
+      value = c10::IValue(*stored);
+    return true;
+  }
+  void read(const std::string& key, c10::IValue& value) const {
+    if (!try_read(key, value)) throw missing(key);
+  }
+  bool try_read(const std::string& key, InputArchive& nested) const {
+    nested.state_ = state_;
+    nested.prefix_ = prefix_ + key + ".";
+    return !nested.keys().empty();
+  }
+  void read(const std::string& key, InputArchive& nested) const {
+    if (!try_read(key, nested)) throw missing(key);
+  }
+  std::vector<std::string> keys() const {
+    std::vector<std::string> all;
+    for (std::string key : state_.keys()) {
+      if (key.rfind("str:", 0) == 0) key = key.substr(4);
+      if (key.rfind(prefix_, 0) == 0) all.push_back(key.substr(prefix_.size()));
+    }
+    return all;
+  }
+  void load_from(std::istream& in) { state_ = serialize::read(in); }
+  void load_from(const std::string& path) {
+    std::ifstream file = serialize::input(path);
+    load_from(file);
+  }
+
+ private:
+  c10::Error missing(const std::string& key) const {
+    return c10::Error(c10::str("[load] expected ", prefix_, key, " in the archive, got none"));
+  }
+  State state_;
+  std::string prefix_;
+};
+
 }  // namespace serialize
+
+inline void nn::Module::save(serialize::OutputArchive& archive) const {
+  for (const auto& item : serialize::state_of(*this)) archive.write(item.key(), item.value());
+}
+inline void nn::Module::load(serialize::InputArchive& archive) {
+  for (const auto& item : serialize::state_of(*this)) {
+    Tensor t = item.value();
+    archive.read(item.key(), t);
+  }
+}
 
 inline void save(const Tensor& t, std::ostream& out) {
   serialize::State state;

@@ -34,51 +34,47 @@ class TensorIndex;
 
 }  // namespace indexing
 
-#define FL_METHODS(_)                                                                                        \
-  _(abs)                                                                                                     \
-  _(acos)                                                                                                    \
-  _(add)                                                                                                     \
-  _(addcdiv)                                                                                                 \
-  _(addcmul)                                                                                                 \
-  _(addmm) _(all) _(amax) _(amin) _(any) _(argmax) _(argmin) _(argsort) _(asin) _(atan) _(atan2) _(baddbmm)  \
-      _(bernoulli) _(bitwise_and) _(bitwise_not) _(bitwise_or) _(bmm) _(ceil) _(clamp) _(clamp_max) _(       \
-          clamp_min) _(clip) _(clone) _(conj) _(contiguous) _(cos) _(cosh) _(cross) _(cumprod) _(cumsum)     \
-          _(diag) _(diagonal) _(div) _(dot) _(eq) _(erf) _(exp) _(expand_as) _(expm1) _(fill) _(flatten) _(  \
-              float_power) _(floor) _(floor_divide) _(fmod) _(gather) _(ge) _(greater) _(gt) _(index_add)    \
-              _(index_select) _(inverse) _(isclose) _(isfinite) _(isinf) _(isnan) _(kron) _(                 \
-                  le) _(lerp) _(less) _(lgamma) _(log) _(log10) _(log1p) _(log2) _(log_softmax)              \
-                  _(logical_and) _(logical_not) _(logical_or) _(logical_xor) _(logsumexp) _(                 \
-                      lt) _(masked_fill) _(masked_select) _(matmul) _(maximum) _(minimum) _(mm)              \
-                      _(movedim) _(mul) _(multinomial) _(mv) _(nan_to_num) _(narrow) _(ne) _(                \
-                          neg) _(nonzero) _(norm) _(outer) _(pow) _(prod) _(reciprocal) _(relu) _(remainder) \
-                          _(renorm) _(repeat_interleave) _(reshape_as) _(round) _(rsqrt) _(scatter) _(       \
-                              scatter_add) _(select)                                                         \
-                              _(sigmoid) _(sign) _(sin) _(sinh) _(softmax) _(sqrt) _(square) _(squeeze) _(   \
-                                  std) _(sub) _(subtract) _(swapaxes) _(t) _(take) _(tan) _(tanh) _(trace)   \
-                                  _(transpose) _(tril) _(triu) _(trunc) _(type_as) _(unflatten) _(           \
-                                      unfold) _(unsqueeze) _(var) _(view_as) _(where) _(xlogy) _(multiply)   \
-                                      _(divide) _(cholesky) _(det) _(pinverse)                               \
-                                          _(detach) _(positive) _(absolute) _(zero_) _(                      \
-                                              relu_) _(abs_) _(add_) _(addcdiv_) _(addcmul_) _(addmm_)       \
-                                              _(bernoulli_) _(ceil_) _(clamp_) _(clamp_min_) _(              \
-                                                  clamp_max_) _(cos_) _(copy_)                               \
-                                                  _(cumsum_) _(div_) _(exp_) _(exponential_) _(fill_) _(     \
-                                                      floor_) _(index_add_) _(index_copy_)                   \
-                                                      _(index_fill_) _(                                      \
-                                                          lerp_) _(log_) _(masked_fill_) _(mul_) _(neg_)     \
-                                                          _(normal_) _(pow_) _(random_) _(reciprocal_)       \
-                                                              _(round_)                                      \
-                                                                  _(rsqrt_) _(scatter_) _(scatter_add_) _(   \
-                                                                      sigmoid_) _(sin_)                      \
-                                                                      _(sqrt_) _(squeeze_) _(sub_)           \
-                                                                          _(tanh_) _(uniform_) _(unsqueeze_) \
-                                                                              _(t_) _(transpose_) _(trunc_)  \
-                                                                                  _(sum) _(mean) _(median)   \
-                                                                                      _(to_dense) _(         \
-                                                                                          view_as_real)      \
-                                                                                          _(view_as_complex) \
-                                                                                              _(real)        \
-                                                                                                  _(imag)
+// clang-format off
+#define FL_MORE_METHODS(_) \
+  _(logit) _(erfinv) _(erfc) _(digamma) _(exp2) _(frac) _(i0) _(sinc) _(asinh) _(acosh) _(atanh) _(deg2rad) \
+  _(rad2deg) _(sgn) _(angle) _(fmax) _(fmin) _(hypot) _(copysign) _(heaviside) _(logaddexp) _(inner) _(vdot) \
+  _(ger) _(addmv) _(addbmm) _(addr) _(matrix_power) _(matrix_exp) _(adjoint) _(nansum) _(nanmean) _(quantile) \
+  _(count_nonzero) _(cov) _(corrcoef) _(diff) _(fliplr) _(flipud) _(rot90) _(ravel) _(swapdims) _(moveaxis) \
+  _(diag_embed) _(diagflat) _(fill_diagonal_) _(tril_) _(triu_) _(clip_) _(not_equal) _(greater_equal) \
+  _(less_equal) _(scatter_reduce) _(take_along_dim) _(put_) _(masked_scatter) _(masked_scatter_) _(index_copy) \
+  _(index_fill) _(bincount) _(histc) _(logcumsumexp) _(square_) _(sign_) _(atan2_) _(fmod_) _(remainder_) \
+  _(hardshrink) _(log2_) _(log1p_) _(expm1_) _(tan_) _(sinh_) _(cosh_) _(addmv_) _(baddbmm_) \
+  _(logical_and_) _(logical_or_) _(logical_not_) _(eq_) _(ne_) _(lt_) _(le_) _(gt_) _(ge_) _(bitwise_and_) \
+  _(bitwise_or_) _(bitwise_xor) _(bitwise_left_shift) _(bitwise_right_shift) _(cauchy_) _(log_normal_) \
+  _(geometric_) _(renorm_) _(cumprod_) _(true_divide) _(isneginf) _(isposinf) _(signbit) _(nanquantile) \
+  _(logdet) _(cholesky_inverse) _(cholesky_solve) _(resize_as_) _(index_reduce_) _(scatter_reduce_) \
+  _(nan_to_num_) _(prelu) _(conj_physical) _(resolve_conj)
+// clang-format on
+// clang-format off
+#define FL_METHODS(_) \
+  _(abs) _(acos) _(add) _(addcdiv) _(addcmul) _(addmm) _(all) _(amax) _(amin) _(any) _(argmax) _(argmin) \
+  _(argsort) _(asin) _(atan) _(atan2) _(baddbmm) _(bernoulli) _(bitwise_and) _(bitwise_not) _(bitwise_or) \
+  _(bmm) _(ceil) _(clamp) _(clamp_max) _(clamp_min) _(clip) _(clone) _(conj) _(contiguous) _(cos) _(cosh) \
+  _(cross) _(cumprod) _(cumsum) _(diag) _(diagonal) _(div) _(dot) _(eq) _(erf) _(exp) _(expand_as) \
+  _(expm1) _(fill) _(flatten) _(float_power) _(floor) _(floor_divide) _(fmod) _(gather) _(ge) _(greater) \
+  _(gt) _(index_add) _(index_select) _(inverse) _(isclose) _(isfinite) _(isinf) _(isnan) _(kron) _(le) \
+  _(lerp) _(less) _(lgamma) _(log) _(log10) _(log1p) _(log2) _(log_softmax) _(logical_and) _(logical_not) \
+  _(logical_or) _(logical_xor) _(logsumexp) _(lt) _(masked_fill) _(masked_select) _(matmul) _(maximum) \
+  _(minimum) _(mm) _(movedim) _(mul) _(multinomial) _(mv) _(nan_to_num) _(narrow) _(ne) _(neg) _(nonzero) \
+  _(norm) _(outer) _(pow) _(prod) _(reciprocal) _(relu) _(remainder) _(renorm) _(repeat_interleave) \
+  _(reshape_as) _(round) _(rsqrt) _(scatter) _(scatter_add) _(select) _(sigmoid) _(sign) _(sin) _(sinh) \
+  _(softmax) _(sqrt) _(square) _(squeeze) _(std) _(sub) _(subtract) _(swapaxes) _(t) _(take) _(tan) \
+  _(tanh) _(trace) _(transpose) _(tril) _(triu) _(trunc) _(type_as) _(unflatten) _(unfold) _(unsqueeze) \
+  _(var) _(view_as) _(where) _(xlogy) _(multiply) _(divide) _(cholesky) _(det) _(pinverse) _(detach) \
+  _(positive) _(absolute) _(zero_) _(relu_) _(abs_) _(add_) _(addcdiv_) _(addcmul_) _(addmm_) \
+  _(bernoulli_) _(ceil_) _(clamp_) _(clamp_min_) _(clamp_max_) _(cos_) _(copy_) _(cumsum_) _(div_) _(exp_) \
+  _(exponential_) _(fill_) _(floor_) _(index_add_) _(index_copy_) _(index_fill_) _(lerp_) _(log_) \
+  _(masked_fill_) _(mul_) _(neg_) _(normal_) _(pow_) _(random_) _(reciprocal_) _(round_) _(rsqrt_) \
+  _(scatter_) _(scatter_add_) _(sigmoid_) _(sin_) _(sqrt_) _(squeeze_) _(sub_) _(tanh_) _(uniform_) \
+  _(unsqueeze_) _(t_) _(transpose_) _(trunc_) _(sum) _(mean) _(median) _(view_as_real) _(view_as_complex) \
+  _(real) _(imag) \
+  FL_MORE_METHODS(_)
+// clang-format on
 
 class Tensor {
  public:
@@ -150,6 +146,23 @@ class Tensor {
   bool is_contiguous() const { return fl_tensor_is_contiguous(expect().handle_) != 0; }
   bool is_floating_point() const { return isFloatingType(scalar_type()); }
   bool is_complex() const { return isComplexType(scalar_type()); }
+  Layout layout() const { return kStrided; }
+  bool is_sparse() const { return false; }
+  bool is_quantized() const { return false; }
+  bool is_signed() const { return scalar_type() != kByte && scalar_type() != kBool; }
+  bool has_storage() const { return defined(); }
+  // The memory behind a tensor, from its first element on.
+  struct StorageView {
+    size_t bytes;
+    void* memory;
+    size_t nbytes() const { return bytes; }
+    void* data() const { return memory; }
+  };
+  StorageView storage() const {
+    int64_t last = numel() ? 1 : 0;
+    for (int64_t d = 0; d < dim() && numel(); ++d) last += (size(d) - 1) * stride(d);
+    return {static_cast<size_t>(last * element_size()), data_ptr()};
+  }
   bool is_cuda() const { return false; }
   bool is_cpu() const { return true; }
   Device device() const { return Device(kCPU); }
@@ -207,6 +220,20 @@ class Tensor {
   MutableGrad mutable_grad() const;
   void set_grad(const Tensor& g) const { check(fl_tensor_set_grad(expect().handle_, g.handle_)); }
   void retain_grad() const { check(fl_tensor_retain_grad(expect().handle_)); }
+  // The tensor shows the memory of another one from now on, wherever it is known.
+  void set_data(const Tensor& data) const {
+    check(fl_tensor_set_data(expect().handle_, data.expect().handle_));
+  }
+  // Calls a function with the gradient in each backward. What it returns, if anything, takes its place.
+  template <class F>
+  size_t register_hook(F hook) const {
+    size_t number = 0;
+    check(fl_tensor_register_hook(
+        expect().handle_, run_hook<F>, [](void* context) { delete static_cast<F*>(context); },
+        new F(std::move(hook)), &number));
+    return number;
+  }
+  void remove_hook(size_t number) const { check(fl_tensor_remove_hook(expect().handle_, number)); }
   Tensor detach() const { return adopt(fl_tensor_detach(expect().handle_)); }
   Tensor data() const { return detach(); }
   template <class T>
@@ -262,6 +289,19 @@ class Tensor {
   Tensor median() const { return call("median"); }
   std::vector<Tensor> split(int64_t size, int64_t dim = 0) const { return list("split", size, dim); }
   std::vector<Tensor> split(IntArrayRef sizes, int64_t dim = 0) const { return list("split", sizes, dim); }
+  std::vector<Tensor> split_with_sizes(IntArrayRef sizes, int64_t dim = 0) const { return split(sizes, dim); }
+  std::vector<Tensor> tensor_split(int64_t sections, int64_t dim = 0) const {
+    return list("tensor_split", sections, dim);
+  }
+  std::tuple<Tensor, Tensor> cummax(int64_t dim) const { return pair("cummax", dim); }
+  std::tuple<Tensor, Tensor> cummin(int64_t dim) const { return pair("cummin", dim); }
+  std::tuple<Tensor, Tensor> kthvalue(int64_t k, int64_t dim = -1, bool keepdim = false) const {
+    return pair("kthvalue", k, dim, keepdim);
+  }
+  std::tuple<Tensor, Tensor> mode(int64_t dim = -1, bool keepdim = false) const {
+    return pair("mode", dim, keepdim);
+  }
+  std::tuple<Tensor, Tensor> aminmax() const { return pair("aminmax"); }
   std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0) const { return list("chunk", chunks, dim); }
   std::vector<Tensor> unbind(int64_t dim = 0) const { return list("unbind", dim); }
   bool equal(const Tensor& other) const;
@@ -275,8 +315,27 @@ class Tensor {
   Tensor to(DeviceType t) const { return to(Device(t)); }
   Tensor to(Device d, ScalarType t) const { return to(d).to(t); }
   Tensor to(const TensorOptions& o) const { return o.has_dtype() ? to(o.dtype()) : *this; }
+  Tensor to(const Tensor& other) const { return to(other.scalar_type()); }
+  Tensor to(DeviceType d, ScalarType t) const { return to(Device(d), t); }
+  Tensor new_empty(IntArrayRef size, const TensorOptions& o = {}) const {
+    return fresh("new_empty", o, size);
+  }
+  Tensor new_zeros(IntArrayRef size, const TensorOptions& o = {}) const {
+    return fresh("new_zeros", o, size);
+  }
+  Tensor new_ones(IntArrayRef size, const TensorOptions& o = {}) const { return fresh("new_ones", o, size); }
+  Tensor new_full(IntArrayRef size, const Scalar& value, const TensorOptions& o = {}) const {
+    return fresh("new_full", o, size, value);
+  }
+  Tensor cuda() const { return to(Device(kCUDA)); }
   Tensor toType(ScalarType t) const { return to(t); }
   Tensor cpu() const { return *this; }
+  Tensor mT() const { return transpose(-2, -1); }
+  Tensor view(ScalarType t) const { return named("view", t, "dtype"); }
+  const Tensor& resize_(IntArrayRef size) const {
+    call("resize_", size);
+    return *this;
+  }
 
   Tensor operator-() const { return call("neg"); }
   Tensor operator~() const { return call("bitwise_not"); }
@@ -338,6 +397,27 @@ class Tensor {
     detail::Results results;
     results.run(true, method, arguments);
     return results.tensor(0);
+  }
+  // A new tensor of this dtype, where the options say nothing else.
+  template <class... A>
+  Tensor fresh(const char* method, const TensorOptions& options, const A&... a) const {
+    return call(method, a..., options.has_dtype() ? options : options.dtype(scalar_type()));
+  }
+  template <class F>
+  static fl_status run_hook(void* context, fl_tensor* gradient, fl_tensor** result) {
+    try {
+      F& hook = *static_cast<F*>(context);
+      const Tensor given = adopt(fl_tensor_retain(gradient));
+      if constexpr (std::is_void_v<decltype(hook(given))>) {
+        hook(given);
+      } else {
+        const Tensor computed = hook(given);
+        *result = fl_tensor_retain(computed.handle_);
+      }
+      return FL_OK;
+    } catch (const std::exception& error) {
+      return fl_fail(error.what());
+    }
   }
   size_t wrapped(int64_t d) const {
     const int64_t n = dim();

@@ -92,14 +92,18 @@ enum class ScalarType : int8_t {
   Undefined = 127
 };
 
-#define FL_SCALAR_TYPES(_)                                                                            \
-  _(uint8_t, Byte, "unsigned char")                                                                   \
-  _(int8_t, Char, "signed char")                                                                      \
-  _(int16_t, Short, "short int")                                                                      \
-  _(int, Int, "int") _(int64_t, Long, "long int") _(Half, Half, "c10::Half") _(float, Float, "float") \
-      _(double, Double, "double") _(std::complex<float>, ComplexFloat, "c10::complex<float>")         \
-          _(std::complex<double>, ComplexDouble, "c10::complex<double>") _(bool, Bool, "bool")        \
-              _(BFloat16, BFloat16, "c10::BFloat16")
+#define FL_SCALAR_TYPES(_)                                       \
+  _(uint8_t, Byte, "unsigned char")                              \
+  _(int8_t, Char, "signed char")                                 \
+  _(int16_t, Short, "short int")                                 \
+  _(int, Int, "int")                                             \
+  _(int64_t, Long, "long int")                                   \
+  _(Half, Half, "c10::Half")                                     \
+  _(float, Float, "float")                                       \
+  _(double, Double, "double")                                    \
+  _(std::complex<float>, ComplexFloat, "c10::complex<float>")    \
+  _(std::complex<double>, ComplexDouble, "c10::complex<double>") \
+  _(bool, Bool, "bool") _(BFloat16, BFloat16, "c10::BFloat16")
 
 inline const char* toString(ScalarType t) {
   switch (t) {
@@ -364,6 +368,20 @@ class TensorOptions {
   bool grad_ = false;
 };
 
+inline std::ostream& operator<<(std::ostream& out, Layout) {
+  return out << "Strided";
+}
+inline std::ostream& operator<<(std::ostream& out, const TensorOptions& o) {
+  return out << std::boolalpha << "TensorOptions(dtype=" << o.dtype() << ", device=" << o.device()
+             << ", layout=Strided, requires_grad=" << o.requires_grad() << ")";
+}
+inline ScalarType typeMetaToScalarType(ScalarType t) {
+  return t;
+}
+inline ScalarType scalarTypeToTypeMeta(ScalarType t) {
+  return t;
+}
+
 constexpr DeviceType kCPU = DeviceType::CPU, kCUDA = DeviceType::CUDA, kMeta = DeviceType::Meta;
 #define FL_CONSTANT(type, name, shown) constexpr ScalarType k##name = ScalarType::name;
 FL_SCALAR_TYPES(FL_CONSTANT)
@@ -374,3 +392,15 @@ constexpr ScalarType kU8 = kByte, kI8 = kChar, kI16 = kShort, kI32 = kInt, kI64 
                      kF32 = kFloat, kF64 = kDouble;
 
 }  // namespace c10
+
+namespace caffe2 {
+
+// A dtype as an object, which it is not here.
+struct TypeMeta {
+  template <class T>
+  static c10::ScalarType Make() {
+    return c10::CppTypeToScalarType<T>::value;
+  }
+};
+
+}  // namespace caffe2
