@@ -364,8 +364,10 @@ Tensor view_as_complex(const Tensor& self) {
 
 // ---------------------------------------------------------------- on the tensor itself
 
-// Gives self the geometry of one of its views.
+// Gives self the geometry of one of its views. That counts as a write: what backward kept of it is laid out
+// otherwise.
 Tensor become(const Tensor& self, const Tensor& view) {
+  self.bump_version();
   self->sizes = view->sizes;
   self->strides = view->strides;
   self->offset = view->offset;

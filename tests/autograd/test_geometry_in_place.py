@@ -74,3 +74,28 @@ SQUARES = [transposed_square_view, write_after_transposing, write_after_transpos
 def test_gradients(function, make):
     assert gradcheck(function, make())
     assert gradgradcheck(function, make())
+
+
+SAVING = [lambda t: t * t, lambda t: t.sin(), lambda t: t**3]
+RESHAPING = {
+    "transpose_": (0, 1),
+    "t_": (),
+    "swapaxes_": (0, 1),
+    "squeeze_": (),
+    "unsqueeze_": (0,),
+    "as_strided_": ((3, 1), (1, 3)),
+}
+
+
+@pytest.mark.parametrize("save", SAVING)
+@pytest.mark.parametrize("name", RESHAPING)
+def test_what_backward_needs_must_not_be_laid_out_anew(save, name):
+    """The elements that were kept would be read in another order."""
+    x = fl.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    t = x * 1
+    y = save(t)
+    before = t._version
+    getattr(t, name)(*RESHAPING[name])
+    assert t._version > before
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
