@@ -164,8 +164,8 @@ bool same(const InputSpec& a, const InputSpec& b) {
 bool same_structure(const CompiledGraph& a, const CompiledGraph& b) {
   return same(a.inputs, b.inputs) && a.grad_mode == b.grad_mode && a.autocast == b.autocast &&
          a.results == b.results && a.gradients_of == b.gradients_of && a.gradients_from == b.gradients_from &&
-         same(a.gradient_strides, b.gradient_strides) && !a.recorded == !b.recorded &&
-         !a.backward == !b.backward && same(a.forward, b.forward) &&
+         a.families == b.families && same(a.gradient_strides, b.gradient_strides) &&
+         !a.recorded == !b.recorded && !a.backward == !b.backward && same(a.forward, b.forward) &&
          (!a.backward || same(*a.backward, *b.backward));
 }
 

@@ -192,30 +192,33 @@ bool may_be_base(const Tensor& base, const Tensor& view) {
   return outer.first <= inner.first && inner.second <= outer.second;
 }
 
-// The largest dense result that another one lies in, or null; of equals the first.
-const Tensor* base_among(const std::vector<int>& differentiable, const std::vector<Tensor>& results,
-                         int view) {
+// The largest dense result of a family that another one lies in, or null; of equals the first.
+const Tensor* base_among(const CompiledGraph& graph, const std::vector<Tensor>& results, size_t view) {
   const auto width = [](const Tensor& t) { return extent(t).second - extent(t).first; };
+  const Tensor& inner = results[graph.gradients_from[view]];
   const Tensor* base = nullptr;
-  for (int i : differentiable) {
-    const Tensor& other = results[i];
-    if (!may_be_base(other, results[view]) || !is_dense(other)) continue;
-    if (i > view && width(other) == width(results[view]) && is_dense(results[view])) continue;
+  for (size_t i = 0; i < graph.gradients_from.size(); ++i) {
+    const Tensor& other = results[graph.gradients_from[i]];
+    if (graph.families[i] != graph.families[view] || !may_be_base(other, inner) || !is_dense(other)) continue;
+    if (i > view && width(other) == width(inner) && is_dense(inner)) continue;
     if (base == nullptr || width(other) > width(*base)) base = &other;
   }
   return base;
 }
 
-// Results that lie in the memory of an input, or of another result, are views of it, as in eager mode: after
-// a write to one in place, gradients flow through what was written.
-void connect_views(const std::vector<int>& differentiable, const std::vector<Tensor>& results,
-                   const Tensor* inputs, size_t input_count) {
-  for (int i : differentiable) {
-    const Tensor& view = results[i];
+// Results that are views of an input or of another result are so for writes in place that follow, as in eager
+// mode: gradients flow through what was written.
+void connect_views(const CompiledGraph& graph, const std::vector<Tensor>& results, const Tensor* inputs) {
+  if (graph.families.size() != graph.gradients_from.size()) return;
+  for (size_t i = 0; i < graph.families.size(); ++i) {
+    const Tensor& view = results[graph.gradients_from[i]];
     if (view->storage->use_count() == 1) continue;  // nearly always
-    const Tensor* base = std::find_if(inputs, inputs + input_count,
-                                      [&](const Tensor& input) { return may_be_base(input, view); });
-    if (base == inputs + input_count) base = base_among(differentiable, results, i);
+    const auto family = static_cast<size_t>(graph.families[i]);
+    const Tensor* base = nullptr;
+    if (family >= graph.inputs.size())
+      base = base_among(graph, results, i);
+    else if (may_be_base(inputs[family], view))
+      base = &inputs[family];
     if (base != nullptr) autograd::make_view(view, *base, false);
   }
 }
@@ -237,7 +240,7 @@ std::vector<Tensor> CompiledGraph::run(const Tensor* tensors, FixedInputs* fixed
       autograd::set_history(results_and_saved[i], Ref<autograd::Node>(node.get()), output);
     }
     results_and_saved.resize(results);
-    connect_views(gradients_from, results_and_saved, tensors, inputs.size());
+    connect_views(*this, results_and_saved, tensors);
   }
   return results_and_saved;
 }
@@ -253,6 +256,7 @@ Ref<CompiledGraph> CompiledGraph::copy() const {
   duplicate->results = results;
   duplicate->gradients_of = gradients_of;
   duplicate->gradients_from = gradients_from;
+  duplicate->families = families;
   duplicate->gradient_strides = gradient_strides;
   duplicate->recorded = recorded;
   return duplicate;

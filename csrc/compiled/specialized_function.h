@@ -70,6 +70,8 @@ struct CompiledGraph : Counted {
   std::vector<int> gradients_of;       // inputs, in the order of backward's outputs
   std::vector<int> gradients_from;     // results, in the order of backward's last inputs
   std::vector<Dims> gradient_strides;  // of those inputs
+  // Of the same results: the input that each is a view of; from the number of inputs on, views of one tensor.
+  std::vector<int> families;
   // Gradients of the inputs by running the original code again, recorded: for derivatives of derivatives.
   std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs, const std::vector<Tensor>& grads)>
       recorded;

@@ -431,6 +431,7 @@ PyObject* make_graph(PyObject*, PyObject* spec) {
     graph->results = slot(FL_FIELD(spec, "results"));
     graph->gradients_of = slots(FL_FIELD(spec, "gradients_of").get());
     graph->gradients_from = slots(FL_FIELD(spec, "gradients_from").get());
+    graph->families = slots(FL_FIELD(spec, "families").get());
     for_each(FL_FIELD(spec, "gradient_strides").get(),
              [&](PyObject* o) { graph->gradient_strides.push_back(dims(o)); });
     if (recorded.get() != Py_None) graph->recorded = recorded_gradients(recorded.get());

@@ -244,6 +244,7 @@ class GraphCompiler:
             wanted,
             trace.sources,
             [v.stride for v in trace.tangents],
+            trace.families,
             functools.partial(self._recorded, trace.sources),
         )
 

@@ -187,4 +187,5 @@ class GraphSpec:
     gradients_of: Sequence[int] = ()  # inputs, in the order of backward's outputs
     gradients_from: Sequence[int] = ()  # results, in the order of backward's last inputs
     gradient_strides: Sequence[Dims] = ()  # of those inputs of backward
+    families: Sequence[int] = ()  # of the same results: the input that each is a view of, or a number that views share
     recorded: Callable[..., Any] | None = None  # gradients by the original function, for derivatives of derivatives

@@ -14,6 +14,7 @@ PAIRS = {
     "window": lambda x: _with(x, lambda t: t.as_strided((2,), (1,), 1)),
     "expanded": lambda x: _with(x, lambda t: t.expand(3, 2, 2)),
     "detached": lambda x: _with(x, lambda t: t.detach()),
+    "written_without_history": lambda x: _with(x, lambda t: t.detach().mul_(x)),
     "both_views": lambda x: (lambda t: (t.view(-1), t[0]))(x * 1),
     "apart": lambda x: (lambda t: (t[0], t[1]))(x * 1),
     "of_the_input": lambda x: (x.view(-1), x.t()),

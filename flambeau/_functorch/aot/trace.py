@@ -87,6 +87,7 @@ class Trace:
         self.outputs: list[Any] = []  # Value, or None
         self.constants: dict[int, tuple[RecordedValue, Any]] = {}  # tensors with data that the function refers to
         self.sources: list[int] = []  # places of the outputs that the backward starts from, in a joint trace
+        self.families: list[int] = []  # of each source: the input it is a view of, or a number from there on
         self.tangents: list[RecordedValue] = []  # gradients of these
         self.gradients: list[RecordedValue | None] = []
         self.forward_calls = 0
@@ -383,6 +384,13 @@ def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any])
     return twins, outputs
 
 
+def _families(outputs: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
+    """For each output the number of the input that it is a view of; views of the same other tensor share a number, too."""
+    numbers = {id(t): i for i, t in enumerate(inputs)}
+    bases = [t if t._base is None else t._base for t in outputs]
+    return [numbers.setdefault(id(base), len(numbers)) for base in bases]
+
+
 def trace_joint(
     function: Any, inputs: Sequence[Any], definitions: dict[str, Any] | None = None, lines: bool = False
 ) -> Trace:
@@ -402,6 +410,7 @@ def trace_joint(
     if not wanted:
         raise Unsupported("results with a history that no input is part of")
     sources = [outputs[k] for k in trace.sources]
+    trace.families = _families(sources, twins)
     tangents = [fl.empty_like(t.detach()) for t in sources]
     trace.tangents = [trace.value(t) for t in tangents]
     # Mixed precision around the call is not around the backward that follows.
