@@ -254,9 +254,10 @@ def identical(tracer: Tracer, left: Any, right: Any) -> bool:
             tracer.outside.known[id(value)].source for value in (left, right) if id(value) in tracer.outside.known
         ]
         tracer.outside.distinct.extend(places)
-    left, right = (n.specialize() if type(n) is TracedNumber else n for n in (left, right))
-    if type(left) is float is type(right) and (left == right or left != left or right != right):
-        raise Unsupported(breaks.UNKNOWN_OPERATION, "whether equal floats are the same object")
+    if left is not right and TracedNumber in (type(left), type(right)):
+        left, right = (n.specialize() if type(n) is TracedNumber else n for n in (left, right))
+        if type(left) is float is type(right) and (left == right or left != left or right != right):
+            raise Unsupported(breaks.UNKNOWN_OPERATION, "whether equal floats are the same object")
     return left is right
 
 
