@@ -174,6 +174,22 @@ def sub(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     return add(self, other, alpha=-alpha)
 
 
+def with_common_dense_sizes(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Two tensors of the same sparse sizes with their dense ones broadcast together."""
+    dims = sparse_dims(a)
+    both_coo = a.layout is _C.sparse_coo and b.layout is _C.sparse_coo
+    if a.shape == b.shape or not both_coo or sparse_dims(b) != dims or a.shape[:dims] != b.shape[:dims]:
+        return a, b
+    shape = fl.broadcast_shapes(a.shape, b.shape)
+
+    def expanded(t: Tensor) -> Tensor:
+        indices, values = parts(t)
+        values = values.expand(values.shape[0], *shape[dims:])
+        return _ops._sparse_coo(indices, values, shape, _ops._sparse_is_coalesced(t))
+
+    return expanded(a), expanded(b)
+
+
 def mul(self: Tensor, other: Any) -> Tensor:
     if is_number(other):
         return with_values(self, _ops._sparse_values(self) * other)
@@ -186,6 +202,7 @@ def mul(self: Tensor, other: Any) -> Tensor:
         dense = dense.expand(sparse.shape)
         indices, values = parts(sparse)
         return with_values(sparse, values * gather(dense, indices))
+    self, other = with_common_dense_sizes(self, other)
     same_shape("mul", self, other)
     (i, v), (j, w) = parts(self), parts(other)
     if i.shape == j.shape and fl.equal(i, j) and i.shape[1] == coalesce(to_coo(self))._nnz():
@@ -262,8 +279,17 @@ def keeps_zero(name: str) -> None:
     out_name = f"{base}.{overload}_out" if overload else f"{base}.out"
     if _C._operator_exists(out_name):
         kernel(out_name)(writes_out(unary))
+
+    def in_place(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if self.layout is _C.sparse_coo and not _ops._sparse_is_coalesced(self):
+            raise RuntimeError(
+                f"[{base}_] expected a coalesced tensor to write to, got one whose indices may repeat; coalesce() it first: {base}_ "
+                "requires coalesced input"
+            )
+        return writes(unary)(self, *args, **kwargs)
+
     if _C._operator_exists(f"{base}_{dot}{overload}"):
-        kernel(f"{base}_{dot}{overload}")(writes(unary))
+        kernel(f"{base}_{dot}{overload}")(in_place)
 
 
 for _name in tags.operators("keeps_zero"):

@@ -367,3 +367,27 @@ def test_selecting_keeps_integers_and_permuting_keeps_order():
     assert fl.equal(again.to_dense(), t.to_dense())
     with pytest.raises(RuntimeError, match=r"blocksize.*, but got 1"):
         fl.randn(1).to_sparse(blocksize=(1,))
+
+
+@pytest.mark.parametrize("coalesced", [True, False])
+@pytest.mark.parametrize(("shape", "other"), [((3, 2, 5), (3, 1, 5)), ((3, 2, 5), (3, 2, 1)), ((3, 1, 4), (3, 2, 1))])
+def test_products_broadcast_dense_dimensions(shape, other, coalesced):
+    def draw(shape):
+        t = fl.sparse_coo_tensor(fl.tensor([[0, 2, 2]]), fl.rand(3, *shape[1:], dtype=fl.float64), shape)
+        return (t.coalesce() if coalesced else t).requires_grad_()
+
+    x, y = draw(shape), draw(other)
+    product = x * y
+    assert product.is_sparse and fl.allclose(product.to_dense(), x.to_dense() * y.to_dense())
+    assert fl.autograd.gradcheck(lambda a, b: (a * b).to_dense(), (x, y), masked=True) if coalesced else True
+    with pytest.raises(RuntimeError, match="one shape"):
+        x * fl.sparse_coo_tensor(fl.tensor([[0]]), fl.ones(1, *shape[1:], dtype=fl.float64), (1, *shape[1:]))
+
+
+@pytest.mark.parametrize("name", ["asin_", "sqrt_", "relu_", "floor_", "log1p_"])
+def test_functions_in_place_need_coalesced_tensors(name):
+    t = fl.sparse_coo_tensor(fl.tensor([[0, 0, 1]]), fl.tensor([0.25, 0.25, 0.5]), (3,))
+    with pytest.raises(RuntimeError, match=f"{name} requires coalesced input"):
+        getattr(t, name)()
+    expected = getattr(fl, name[:-1])(t.to_dense())
+    assert fl.equal(getattr(t.coalesce(), name)().to_dense(), expected)
