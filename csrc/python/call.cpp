@@ -200,6 +200,20 @@ struct FunctionObject {
 PyTypeObject* function_type;
 PyTypeObject* method_type;
 
+// A dtype= that is asked for beside out= has to be that of `out`; for norms of complex numbers, its real one.
+void check_out_dtype(const Operator& op, const Value* values, const TensorImpl& out) {
+  const size_t n = op.schema.args.size() - op.n_results();
+  for (size_t i = 0; i < n; ++i) {
+    const Argument& arg = op.schema.args[i];
+    if (arg.type != ArgType::DType || !arg.keyword_only || values[i].is_none()) continue;
+    const DType wanted = values[i].to_dtype();
+    FL_CHECK(wanted == out.dtype || real_of(wanted) == out.dtype, "[", op.schema.name, "] expected out of ",
+             name_of(wanted), ", the dtype that is asked for, got ", name_of(out.dtype),
+             ": Expected out tensor to have dtype ", name_of(wanted), ", but got ", name_of(out.dtype),
+             " instead");
+  }
+}
+
 void append_out(const Operator& op, PyObject* out, Value* values, Arena& arena) {
   const int n = op.n_results();
   const size_t first = op.schema.args.size() - n;
@@ -207,17 +221,13 @@ void append_out(const Operator& op, PyObject* out, Value* values, Arena& arena) 
     FL_CHECK_KIND(is_tensor(out), Type, "[", op.schema.name, "] expected a Tensor for 'out', got ",
                   std::string(Py_TYPE(out)->tp_name));
     values[first] = Value::borrow(impl_of(out));
+    check_out_dtype(op, values, *impl_of(out));
     // A function that makes tensors makes what `out` holds.
     if (op.schema.args[0].type != ArgType::Tensor && makes_tensor(op))
       for (size_t i = 0; i < first; ++i) {
         const Argument& arg = op.schema.args[i];
         if (!arg.keyword_only) continue;
-        if (arg.type == ArgType::DType) {
-          FL_CHECK(values[i].is_none() || values[i].to_dtype() == impl_of(out)->dtype, "[", op.schema.name,
-                   "] expected the dtype of out, ", name_of(impl_of(out)->dtype), ", got ",
-                   name_of(values[i].to_dtype()));
-          values[i] = Value(impl_of(out)->dtype);
-        }
+        if (arg.type == ArgType::DType) values[i] = Value(impl_of(out)->dtype);
         if (arg.type == ArgType::Device) values[i] = Value(impl_of(out)->device);
       }
     return;

@@ -81,3 +81,18 @@ def test_inplace_functions_over_lists_return_their_list():
     a, b = fl.ones(2), fl.ones(3)
     doubled, second = compiled(a, b)
     assert doubled.tolist() == [4, 4] and second.tolist() == [2, 2, 2] and a.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "nansum", "cumsum", "cumprod"])
+def test_a_dtype_beside_out_is_that_of_out(name):
+    function, x = getattr(fl, name), fl.ones(2, 3)
+    out = fl.empty_like(function(x, 0, dtype=fl.float64))
+    assert function(x, 0, dtype=fl.float64, out=out) is out
+    for wanted in (fl.float32, fl.complex64):
+        with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+            function(x, 0, dtype=wanted, out=out)
+
+
+def test_norms_of_complex_numbers_take_a_real_out():
+    x, out = fl.ones(3, dtype=fl.complex64), fl.empty((), dtype=fl.float64)
+    assert fl.linalg.vector_norm(x, dtype=fl.complex128, out=out) is out
