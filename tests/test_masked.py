@@ -134,3 +134,13 @@ def test_what_is_not_defined_is_refused():
             masked_tensor(data, mask)
     with pytest.raises(ValueError, match="dim"):
         masked_tensor(fl.ones(2, 2), fl.ones(2, dtype=fl.bool))
+
+
+@pytest.mark.parametrize("dtype", [fl.float32, fl.int32])
+@pytest.mark.parametrize("name", ["sum", "prod", "amax", "amin", "mean"])
+def test_masks_of_numbers_are_true_where_they_are_not_zero(name, dtype):
+    function, x = getattr(fl.masked, name), fl.arange(6.0).reshape(2, 3)
+    mask = fl.tensor([[1, 0, 3], [0, 0, -1]], dtype=dtype)
+    assert fl.equal(function(x, mask=mask), function(x, mask=mask != 0))
+    batched = fl.func.vmap(lambda a, m: function(a, mask=m))(x, mask)
+    assert fl.equal(batched, fl.stack([function(a, mask=m != 0) for a, m in zip(x, mask)]))

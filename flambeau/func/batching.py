@@ -49,7 +49,7 @@ class Batched(Tensor):
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
             "[vmap] expected a tensor that is the same for all elements, got a batched one, whose values cannot be read: "
-            "a function under vmap cannot depend on values"
+            "a function under vmap cannot depend on values (data-dependent control flow)"
         )
 
     def _call_function(self, function: Any, args: tuple[Any, ...]) -> Any:
@@ -270,8 +270,11 @@ def vmap(
         if chunk_size is None or size <= chunk_size:
             return _call_batched(func, leaves, dims, size, spec, out_dims, randomness, kwargs)
         parts = []
+        seeds = fl.random.states() if randomness == "same" else None
         for begin in range(0, size, chunk_size):
             count = min(chunk_size, size - begin)
+            if seeds is not None:
+                fl.random.set_states(seeds)
             piece = [x if d is None else x.narrow(d, begin, count) for x, d in zip(leaves, dims)]
             parts.append(_call_batched(func, piece, dims, count, spec, out_dims, randomness, kwargs))
         flat = [pytree.tree_flatten(part) for part in parts]

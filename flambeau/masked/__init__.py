@@ -271,6 +271,14 @@ def _with_own_mask(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             input = input.get_data()
         if isinstance(input, Tensor) and input.layout is not fl.strided:
             return _of_sparse(function, input, args, kwargs)
+        for name, mask in kwargs.items():
+            if (
+                name.endswith("mask")
+                and isinstance(mask, Tensor)
+                and mask.dtype != fl.bool
+                and mask.layout is fl.strided
+            ):
+                kwargs[name] = mask.bool()
         return function(input, *args, **kwargs)
 
     return run

@@ -173,6 +173,18 @@ def on_value(mode: Any, func: Any, held: Any, *args: Any, **kwargs: Any) -> Any:
     return func(held.value, *args, **kwargs)
 
 
+def on_matrices(mode: Any, func: Any, held: Any, *args: Any, **kwargs: Any) -> Any:
+    """The same for operators on matrices, which would take a batch of vectors for one."""
+    check_matrix(func, held)
+    return on_value(mode, func, held, *args, **kwargs)
+
+
+def check_matrix(func: Any, x: Any) -> None:
+    if rank_of(x) < 2:
+        shape = tuple(x.value.shape[1:]) if isinstance(x, Held) else tuple(x.shape)
+        raise RuntimeError(f"[{func._full_name.strip('_')}] expected a tensor of at least two dimensions, got {shape}")
+
+
 def along(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     """The operator with its dimensions counted after the batch."""
     values = named_arguments(func, args, kwargs)

@@ -243,7 +243,30 @@ def test_the_same_random_numbers_take_parameters_without_the_batch():
         vmap(lambda v: p.clone().bernoulli_(0.5), randomness="different")(x)
 
 
+def test_chunks_share_the_random_numbers_that_are_the_same():
+    fl.manual_seed(0)
+    out = vmap(lambda v: v + fl.rand(5), randomness="same", chunk_size=2)(fl.zeros(7, 5))
+    assert all(fl.equal(row, out[0]) for row in out)
+    fl.manual_seed(0)
+    assert fl.equal(out[0], fl.rand(5))
+    out = vmap(lambda v: v + fl.rand(5), randomness="different", chunk_size=2)(fl.zeros(7, 5))
+    assert not any(fl.equal(row, out[0]) for row in out[1:])
+
+
 # ---------------------------------------------------------------- misuse
+
+
+@pytest.mark.parametrize(
+    "name",
+    "cholesky det eig eigh eigvals eigvalsh inv lu lu_factor slogdet matrix_exp pinv qr svd svdvals matrix_rank cond".split(),
+)
+def test_batches_of_vectors_are_no_matrices(name):
+    function = getattr(fl.linalg, name)
+    for call in (lambda: function(fl.rand(4)), lambda: vmap(function)(fl.rand(4, 4))):
+        with pytest.raises(RuntimeError, match="dimension"):
+            call()
+    with pytest.raises(RuntimeError, match="dimension"):
+        vmap(fl.tril)(fl.rand(4, 4))
 
 
 def test_misuse():

@@ -16,7 +16,8 @@ batching("clone", "_lazy_clone", "_to_copy", "zeros_like", "ones_like", "empty_l
 def item(mode: Any, func: Any, held: Held) -> Any:
     raise RuntimeError(
         "[vmap] expected a tensor that is the same for all elements, got a batched one: vmap: It looks like you're calling "
-        ".item() on a Tensor, or using it as a number or a condition; a function under vmap cannot depend on values"
+        ".item() on a Tensor, or using it as a number or a condition (data-dependent control flow); a function under vmap cannot "
+        "depend on values"
     )
 
 

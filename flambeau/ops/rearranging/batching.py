@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flambeau.ops.batching import Held, along, on_value, rank_of, shifted, with_batch
+from flambeau.ops.batching import Held, along, on_matrices, on_value, rank_of, shifted, with_batch
 from flambeau.ops.rules import batching
 
-batching("tril", "triu")(on_value)
+batching("tril", "triu")(on_matrices)
 batching("flip", "roll")(along)
 
 
