@@ -150,7 +150,7 @@ _LAZY = {
         "backends": "_register_device_module",
         "cuda": "OutOfMemoryError",
         "func": "vmap",
-        "functional": "_assert",
+        "functional": "_assert _assert_async",
         "futures": "Future",
         "jit": "ScriptModule",
         "nested._internal.nested_tensor": "jagged",

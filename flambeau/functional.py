@@ -53,6 +53,13 @@ def _assert(condition: Any, message: str) -> None:
     assert condition, message
 
 
+def _assert_async(input: Tensor, assert_msg: str | None = None) -> None:
+    """An assert statement about a tensor of one element."""
+    if not bool(input):
+        stated = "Expected Tensor with single nonzero value, but got zero" if assert_msg is None else assert_msg
+        raise RuntimeError(f"[_assert_async] expected a value other than zero, got zero: {stated}")
+
+
 def _asks(name: str, about: str, example: str, answer: str) -> Any:
     """A function of one tensor that calls its method."""
 

@@ -50,3 +50,14 @@ def test_wrong_kinds_are_named():
     with pytest.raises(RuntimeError, match="only supports Tensor or scalar"):
         fl.ones(2).__contains__("foo")
     assert fl.Tensor(fl.tensor(2.0)).shape == ()
+
+
+def test_assertions_about_tensors():
+    for true in (fl.tensor(1), fl.tensor(-0.1), fl.tensor(True), fl.tensor(0.1j)):
+        fl._assert_async(true)
+    with pytest.raises(RuntimeError, match="single nonzero value, but got zero"):
+        fl._assert_async(fl.tensor(0.0))
+    with pytest.raises(RuntimeError, match="the text of the caller"):
+        fl._assert_async(fl.tensor(False), "the text of the caller")
+    with pytest.raises(RuntimeError, match="expected one element"):
+        fl._assert_async(fl.tensor([0, 0]))
