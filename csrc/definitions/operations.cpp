@@ -46,9 +46,10 @@ int64_t floor_divide(int64_t a, int64_t b) {
 }
 
 Object on_integers(std::string_view name, int64_t a, int64_t b) {
-  if (name == "Add") return Object(a + b);
-  if (name == "Sub") return Object(a - b);
-  if (name == "Mult") return Object(a * b);
+  const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);  // which wrap around
+  if (name == "Add") return Object(static_cast<int64_t>(x + y));
+  if (name == "Sub") return Object(static_cast<int64_t>(x - y));
+  if (name == "Mult") return Object(static_cast<int64_t>(x * y));
   if (name == "FloorDiv") return Object(floor_divide(a, b));
   if (name == "Mod") return Object(a - floor_divide(a, b) * b);
   if (name == "BitAnd") return Object(a & b);

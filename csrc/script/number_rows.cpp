@@ -20,10 +20,23 @@ bool computes(const Object& x, const Object& y) {
   return (x.is(Type::String) || x.is(Type::List)) && (y.type == x.type);
 }
 
+// Division of floats gives infinity and NaN where it has no value.
+Object divided(std::string_view name, double a, double b) {
+  if (name == "Div") return Object(a / b);
+  if (name == "FloorDiv") return Object(std::floor(a / b));
+  return Object(b == 0 ? std::nan("") : a - std::floor(a / b) * b);
+}
+
+bool divides_floats(std::string_view name, const Object& x, const Object& y) {
+  if (!x.is_number() || !y.is_number() || x.is(Type::Complex) || y.is(Type::Complex)) return false;
+  return name == "Div" || ((name == "FloorDiv" || name == "Mod") && (x.is(Type::Float) || y.is(Type::Float)));
+}
+
 template <const char* name>
 Object arithmetic(const Objects& a) {
   const Object &x = any(a, 0), &y = any(a, 1);
   if (!computes(x, y)) refuse("numbers, strings or lists of one kind", a, 1);
+  if (divides_floats(name, x, y)) return divided(name, x.to_double(), y.to_double());
   return definitions::binary(name, x, y);
 }
 template <const char* name>

@@ -1,15 +1,31 @@
 // Operators of TorchScript on strings.
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <cstdio>
 
 #include "script/rows.h"
 
 namespace fl::script {
+namespace {
+
+// Whole numbers end in a point; others have all the digits that a float may need.
+std::string float_text(double x) {
+  if (std::isnan(x)) return "nan";
+  if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
+  if (std::abs(x) < 9223372036854775808.0 && std::floor(x) == x)
+    return std::to_string(static_cast<int64_t>(x)) + ".";
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", x);
+  return text;
+}
+
+}  // namespace
 
 std::string shown(const Object& o, bool quoted) {
-  const auto join = [](const Objects& items, const char* open, const char* close) {
+  const auto join = [quoted](const Objects& items, const char* open, const char* close) {
     std::string all = open;
-    for (size_t i = 0; i < items.size(); ++i) all += (i ? ", " : "") + shown(items[i], true);
+    for (size_t i = 0; i < items.size(); ++i) all += (i ? ", " : "") + shown(items[i], quoted);
     return all + close;
   };
   if (o.is(Type::List)) return join(o.items(), "[", "]");
@@ -17,11 +33,16 @@ std::string shown(const Object& o, bool quoted) {
   if (o.is(Type::Dict)) {
     std::string all = "{";
     for (size_t i = 0; i < o.items().size(); ++i)
-      all += (i ? ", " : "") + shown(o.items()[i], true) + ": " + shown(o.heap->values[i], true);
+      all += (i ? ", " : "") + shown(o.items()[i], quoted) + ": " + shown(o.heap->values[i], quoted);
     return all + "}";
   }
   if (const auto* member = as<Member>(o))
     return member->type.name.substr(member->type.name.rfind('.') + 1) + "." + member->name;
+  if (o.is(Type::Float)) return float_text(o.number);
+  if (o.is(Type::Complex)) {
+    const std::string imaginary = float_text(o.imaginary);
+    return float_text(o.number) + (imaginary[0] == '-' ? "" : "+") + imaginary + "j";
+  }
   return definitions::show(o, quoted);
 }
 

@@ -429,6 +429,17 @@ def aten__unique2(x: Any, sort: bool = True, inverse: bool = False, counts: bool
     return values, indices, numbers
 
 
+def aten_tensordot(a: Any, b: Any, first: Any, second: Any) -> Any:
+    return flambeau.tensordot(a, b, (first, second))
+
+
+def aten_stft(x: Any, n_fft: int, hop: Any = None, win: Any = None, window: Any = None, *rest: Any) -> Any:
+    """With `center` and `pad_mode` in one form, without padding in the other."""
+    if len(rest) < 2 or not isinstance(rest[1], str):
+        rest = (False, "reflect", *rest)
+    return flambeau.stft(x, n_fft, hop, win, window, *rest)
+
+
 def aten_pad_sequence(s: Any, batch_first: bool = False, value: float = 0.0, side: str = "right") -> Any:
     return flambeau.nn.utils.rnn.pad_sequence(s, batch_first, value, side)
 

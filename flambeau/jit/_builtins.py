@@ -15,16 +15,12 @@ from typing import Any
 
 import flambeau
 from flambeau import _C, _ops
+from flambeau.jit import _arithmetic as A
 from flambeau.jit import _types as T
 from flambeau.jit import _values as V
 from flambeau.jit._aten_forms import FORMS
 from flambeau.jit._ir import Node
 from flambeau.jit._schemas import Signature
-
-
-def _math(name: str) -> Callable[[Any], Any]:
-    real, imaginary = getattr(math, name), getattr(cmath, name, None)
-    return lambda x, *rest: imaginary(x) if isinstance(x, complex) and imaginary is not None else real(x, *rest)
 
 
 def _check_index(items: Any, index: int) -> int:
@@ -36,7 +32,7 @@ def _check_index(items: Any, index: int) -> int:
 def _getitem(items: Any, index: Any) -> Any:
     if isinstance(items, dict):
         if index not in items:
-            raise RuntimeError(f"KeyError: {index!r}")
+            raise RuntimeError(f"KeyError: {A.to_text(index)}")
         return items[index]
     return items[_check_index(items, index)]
 
@@ -51,7 +47,7 @@ def _set_item(items: Any, index: Any, value: Any) -> Any:
 
 def _delete(items: Any, index: Any) -> None:
     if isinstance(items, dict) and index not in items:
-        raise RuntimeError(f"KeyError: {index!r}")
+        raise RuntimeError(f"KeyError: {A.to_text(index)}")
     del items[index]
 
 
@@ -76,7 +72,7 @@ def _pop(items: Any, *args: Any) -> Any:
             raise IndexError("pop from empty list")
         _check_index(items, args[0])
     elif len(args) == 1 and args[0] not in items:
-        raise RuntimeError(f"KeyError: {args[0]!r}")
+        raise RuntimeError(f"KeyError: {A.to_text(args[0])}")
     return items.pop(*args)
 
 
@@ -101,55 +97,10 @@ def _contains(items: Any, item: Any) -> bool:
     return item in items
 
 
-def _pow(a: Any, b: Any) -> Any:
-    try:
-        return a**b
-    except ZeroDivisionError:
-        return math.inf
-
-
-def _round(x: Any) -> float:
-    return float(round(x)) if math.isfinite(x) else x
-
-
 def _range_length(lo: int, hi: int, step: int) -> int:
     if step == 0:
         raise RuntimeError("range() arg 3 must not be zero")
     return len(range(lo, hi, step))
-
-
-def _div(a: Any, b: Any) -> Any:
-    if b == 0 and ((isinstance(a, int) and isinstance(b, int)) or not isinstance(b, complex)):
-        raise ZeroDivisionError("division by zero")
-    return a / b
-
-
-def _to_string(value: Any) -> str:
-    """A value as `str` and `print` show it in a program."""
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return f"({', '.join(_inside(v) for v in value)}{',' if len(value) == 1 else ''})"
-    if isinstance(value, list):
-        return f"[{', '.join(_inside(v) for v in value)}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{_inside(k)}: {_inside(v)}' for k, v in value.items())}}}"
-    return str(value)
-
-
-def _inside(value: Any) -> str:
-    return f"'{value}'" if isinstance(value, str) else _to_string(value)
-
-
-def _format(text: str, *values: Any) -> str:
-    """Each `{}` is replaced by the next value; other braces are text."""
-    parts = text.split("{}")
-    if len(parts) - 1 > len(values):
-        raise RuntimeError(f"Too few arguments for format string: {text}")
-    filled = [part + _to_string(value) for part, value in zip(parts[:-1], values)]
-    return "".join([*filled, parts[-1]])
-
-
-def _percent(text: str, *values: Any) -> str:
-    return text % (values[0] if len(values) == 1 and isinstance(values[0], tuple) else values)
 
 
 def _split_lines(text: str, keepends: bool = False) -> list[str]:
@@ -180,12 +131,9 @@ def _warn(message: str, stacklevel: int = 2) -> None:
     warnings.warn(message, stacklevel=3)
 
 
-def _factorial(n: int) -> int:
-    return math.factorial(n)
-
-
-def _int(value: Any) -> int:
-    return int(value)
+def _whole(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Numbers that have no whole number beside them become integers as `int` makes them."""
+    return lambda x: function(x) if math.isfinite(x) and abs(x) < 2**63 else A.to_integer(x)
 
 
 def _complex(real: Any, imag: Any = 0) -> complex:
@@ -198,27 +146,27 @@ def _complex(real: Any, imag: Any = 0) -> complex:
 
 
 PLAIN: dict[str, Callable[..., Any] | None] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": _div, "floordiv": operator.floordiv,
-    "remainder": operator.mod, "fmod": math.fmod, "mathremainder": math.remainder, "pow": _pow, "neg": operator.neg, "eq": operator.eq, "ne": operator.ne,
+    "add": A.wrapped(operator.add), "sub": A.wrapped(operator.sub), "mul": A.wrapped(operator.mul), "div": A.true_divide, "floordiv": A.floor_divide,
+    "remainder": A.modulo, "fmod": A.real_function("fmod"), "mathremainder": A.real_function("remainder"), "pow": A.power, "neg": A.wrapped(operator.neg), "eq": operator.eq, "ne": operator.ne,
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "__not__": operator.not_,
-    "__and__": operator.and_, "__or__": operator.or_, "__xor__": operator.xor, "__lshift__": operator.lshift,
+    "__and__": operator.and_, "__or__": operator.or_, "__xor__": operator.xor, "__lshift__": A.shift_left,
     "__rshift__": operator.rshift, "__is__": lambda a, b: a is b, "__isnot__": lambda a, b: a is not b,
     "__round_to_zero_floordiv": lambda a, b: int(a / b), "bitwise_not": lambda a: (not a) if isinstance(a, bool) else ~a, "add_": operator.iadd, "mul_": operator.imul,
     "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor, "logical_not": operator.not_,
-    "__range_length": _range_length, "__derive_index": lambda i, lo, step: lo + i * step, "len": len, "Bool": bool, "Int": _int,
-    "Float": float, "Complex": _complex, "FloatImplicit": float, "IntImplicit": int, "ComplexImplicit": complex, "ScalarImplicit": lambda x: x.item(), "str": _to_string,
-    "format": _format, "percentFormat": _percent, "__getitem__": _getitem, "_set_item": _set_item, "Delete": _delete,
+    "__range_length": _range_length, "__derive_index": lambda i, lo, step: lo + i * step, "len": len, "Bool": bool, "Int": A.to_integer,
+    "Float": float, "Complex": _complex, "FloatImplicit": float, "IntImplicit": int, "ComplexImplicit": complex, "ScalarImplicit": lambda x: x.item(), "str": A.to_text,
+    "format": A.format_text, "percentFormat": A.percent_text, "__getitem__": _getitem, "_set_item": _set_item, "Delete": _delete,
     "slice": _slice, "append": _append, "extend": _extend, "insert": lambda l, i, x: l.insert(i, x), "pop": _pop,
     "remove": _remove, "clear": lambda c: c.clear(), "reverse": lambda l: l.reverse(), "copy": lambda c: c.copy(),
     "count": lambda l, x, *a: l.count(x, *a) if isinstance(l, str) else sum(1 for y in l if _same(x, y)), "index": lambda l, x, *a: l.index(x, *a[:1], *(a[1:2] if len(a) > 1 and a[1] != -1 else ())) if isinstance(l, str) else _find(l, x), "__contains__": _contains, "sort": _sort,
     "sorted": _sorted, "list": list, "dict": _make_dict, "keys": lambda d: list(d), "values": lambda d: list(d.values()),
     "items": lambda d: list(d.items()), "get": _get, "setdefault": lambda d, k, v: d.setdefault(k, v),
-    "update": lambda d, e: d.update(e), "popitem": lambda d: d.popitem(), "sum": sum, "any": any, "all": all, "hash": hash,
-    "abs": abs, "ceil": math.ceil, "floor": math.floor, "round": _round, "trunc": math.trunc, "factorial": _factorial, "gcd": math.gcd, "copysign": math.copysign, "ldexp": math.ldexp, "fabs": math.fabs,
+    "update": lambda d, e: d.update(e), "popitem": lambda d: d.popitem(), "sum": A.total, "any": any, "all": all, "hash": hash,
+    "abs": abs, "ceil": _whole(math.ceil), "floor": _whole(math.floor), "round": A.rounded, "trunc": A.to_integer, "factorial": A.factorial, "gcd": math.gcd, "copysign": math.copysign, "ldexp": math.ldexp, "fabs": math.fabs,
     "modf": math.modf, "frexp": math.frexp, "degrees": math.degrees, "radians": math.radians, "isnan": lambda x: x != x, "isinf": lambda x: cmath.isinf(x), "isfinite": lambda x: cmath.isfinite(x), "polar": cmath.rect,
-    "angle": lambda x: cmath.phase(x), "real": lambda x: x.real, "imag": lambda x: x.imag, "lgamma": math.lgamma, "gamma": math.gamma, "erf": math.erf, "erfc": math.erfc, "expm1": math.expm1, "log1p": math.log1p, "log": _math("log"), "hypot": math.hypot,
-    "atan2": math.atan2, "ord": ord, "chr": chr, "hex": hex, "oct": oct, "bin": bin, "divmod": divmod, "warn": _warn,
-    "device": flambeau.device, "sqrt": _math("sqrt"), "exp": _math("exp"), "log10": _math("log10"), "log2": math.log2,
+    "angle": lambda x: cmath.phase(x), "real": lambda x: x.real, "imag": lambda x: x.imag, "lgamma": A.log_gamma, "gamma": A.gamma, "erf": math.erf, "erfc": math.erfc, "expm1": A.real_function("expm1"), "log1p": A.real_function("log1p"), "log": A.logarithm, "hypot": math.hypot,
+    "atan2": math.atan2, "ord": ord, "chr": chr, "hex": hex, "oct": oct, "bin": bin, "divmod": A.quotient_and_rest, "warn": _warn,
+    "device": flambeau.device, "sqrt": A.real_or_complex("sqrt"), "exp": A.real_or_complex("exp"), "log10": A.real_or_complex("log10"), "log2": A.real_function("log2"),
     "manual_seed": lambda seed: flambeau.manual_seed(seed), "seed": lambda: flambeau.seed(), "initial_seed": lambda: flambeau.initial_seed(), "Size": list, "_unwrap_optional": None, "is_scripting": lambda: True, "set_grad_enabled": lambda mode: _C._set_grad_enabled(mode),
     "is_grad_enabled": flambeau.is_grad_enabled, "join": lambda s, l: s.join(l), "split": lambda s, sep=None, n=-1: s.split(sep, n),
     "splitlines": _split_lines, "rsplit": lambda s, sep=" ", n=-1: s.rsplit(sep, n), "replace": lambda s, a, b, n=-1: s.replace(a, b, n), "startswith": lambda s, t, a=0, b=-1: _slice_of(s, a, b).startswith(t),
@@ -227,7 +175,7 @@ PLAIN: dict[str, Callable[..., Any] | None] = {
     "tensor": None, "is_autocast_enabled": flambeau.is_autocast_enabled, "is_autocast_cpu_enabled": flambeau.is_autocast_cpu_enabled, "get_autocast_dtype": lambda d: V.scalar_code(flambeau.get_autocast_dtype(d)), "wait": None, "grad": None,
 }  # fmt: skip
 for _name in "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh".split():
-    PLAIN[_name] = _math(_name)
+    PLAIN[_name] = A.real_or_complex(_name)
 for _name in (
     "capitalize center expandtabs isalnum isalpha isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper "
     "ljust lower lstrip rjust rstrip strip swapcase title upper zfill casefold"
@@ -313,8 +261,11 @@ def _backward(tensor: Any, gradient: Any = None, retain_graph: Any = None, creat
     tensor.backward(gradient, retain_graph, create_graph)
 
 
+_PAIRED: dict[Any, Any] = {max: A.larger, min: A.smaller}
+
+
 def _list_max(op: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda a, b=None: op(a) if b is None else op(a, b)
+    return lambda a, b=None: op(a) if b is None else _PAIRED[op](a, b)
 
 
 ADAPTED: dict[str, Callable[..., Any]] = {
@@ -398,10 +349,12 @@ def plain_implementation(node: Node) -> Callable[..., Any] | None:
     implementation = PLAIN.get(name)
     if implementation is None:
         return None
-    result = signature.returns[0].type if signature is not None and signature.returns else None
+    result = signature.returns[0].type if signature is not None and len(signature.returns) == 1 else None
     if result == T.FLOAT:
         return _as_float(implementation)
-    return _as_int(implementation) if result == T.INT and name in ("pow", "round") else implementation
+    if result == T.INT and name == "pow":
+        return A.integer_power
+    return _as_int(implementation) if result == T.INT and name == "round" else implementation
 
 
 def _list_eq(name: str) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ import keyword
 import linecache
 from typing import Any
 
-from flambeau.jit import _builtins, _tasks, _values
+from flambeau.jit import _arithmetic, _builtins, _tasks, _values
 from flambeau.jit import _types as T
 from flambeau.jit._ir import Block, Graph, Node, Value
 from flambeau.jit._schemas import NO_DEFAULT, Signature
@@ -40,6 +40,7 @@ _BINARY = {
     "ne": "!=",
     "floordiv": "//",
 }
+_GROWING = frozenset({"add", "sub", "mul"})  # what may leave 64 bits
 _SCALARS = (T.INT, T.FLOAT, T.BOOL)
 
 
@@ -149,8 +150,11 @@ class Lowering:
         name = node._kind.partition("::")[2]
         kinds = [v.type() for v in node._inputs]
         scalars = len(inputs) == 2 and all(k in _SCALARS and k != T.BOOL for k in kinds)
-        if scalars and name in _BINARY and node._kind.startswith("aten"):
-            self.assign(node, depth, f"{inputs[0]} {_BINARY[name]} {inputs[1]}")
+        integers = scalars and kinds[0] == kinds[1] == T.INT
+        if scalars and name in _BINARY and node._kind.startswith("aten") and (integers or name != "floordiv"):
+            self._scalar_operator(
+                node, depth, f"{inputs[0]} {_BINARY[name]} {inputs[1]}", integers and name in _GROWING
+            )
             return
         function = _builtins.plain_implementation(node) or _builtins.adapted_implementation(node)
         if function is not None:
@@ -161,6 +165,13 @@ class Lowering:
             self.assign(node, depth, f"{self.bind(function, name)}({', '.join(self._form_arguments(node))})")
             return
         self._tensor_operator(node, depth, name)
+
+    def _scalar_operator(self, node: Node, depth: int, expression: str, wraps: bool) -> None:
+        self.assign(node, depth, expression)
+        if wraps:
+            name = self.of(node._outputs[0])
+            self.line(depth, f"if not {_arithmetic.LOWEST} <= {name} <= {_arithmetic.HIGHEST}:", node)
+            self.line(depth + 1, f"{name} = {self.bind(_arithmetic.wrap, 'wrap')}({name})", node)
 
     def _form_arguments(self, node: Node) -> list[str]:
         formals = node.call.arguments if isinstance(node.call, Signature) else []
@@ -285,7 +296,8 @@ class Lowering:
         self.line(depth, f"_RaiseException({', '.join(inputs)})", node)
 
     def prim_Print(self, node: Node, depth: int) -> None:
-        self.line(depth, f"print({', '.join(self.of(v) for v in node._inputs)})", node)
+        shown = self.bind(_arithmetic.to_text, "to_text")
+        self.line(depth, f"print({', '.join(f'{shown}({self.of(v)})' for v in node._inputs)})", node)
 
     def prim_GetAttr(self, node: Node, depth: int) -> None:
         name = node.attribute("name")
@@ -294,8 +306,12 @@ class Lowering:
         self.assign(node, depth, f"{owner}.{name}" if direct else f"getattr({owner}, {name!r})")
 
     def prim_SetAttr(self, node: Node, depth: int) -> None:
+        """Containers stay the same objects: they are converted only where Python hands them over."""
         owner, value = (self.of(v) for v in node._inputs)
-        self.line(depth, f"setattr({owner}, {node.attribute('name')!r}, {value})", node)
+        kind = node._inputs[0].type()
+        is_module = not isinstance(kind, T.ClassType) or kind.is_module
+        store = self.bind(_store_in_module if is_module else object.__setattr__, "store")
+        self.line(depth, f"{store}({owner}, {node.attribute('name')!r}, {value})", node)
 
     def prim_CreateObject(self, node: Node, depth: int) -> None:
         kind = self.bind(node._outputs[0].type(), "type")
@@ -457,6 +473,13 @@ def _dynamic_call(owner: Any, name: str, *args: Any) -> Any:
     return kind.methods[name].run()(owner, *args)
 
 
+def _store_in_module(module: Any, name: str, value: Any) -> None:
+    if isinstance(value, (list, dict, tuple)):
+        object.__setattr__(module, name, value)
+    else:
+        setattr(module, name, value)
+
+
 def _module_at(container: Any, index: Any) -> Any:
     if isinstance(index, str):
         return container._modules[index]
@@ -573,10 +596,8 @@ def _located(error: Exception, file: str, places: list[Node | None], name: str) 
 
 
 def _as_runtime_error(original: Exception, message: str) -> Exception:
-    """Errors of operators reach Python as RuntimeError, except those that PyTorch passes on by their own class."""
-    if type(original) in (IndexError, NotImplementedError):
-        return type(original)(message)
-    return RuntimeError(message)
+    """Errors of operators reach Python as RuntimeError, except for operators that are absent."""
+    return NotImplementedError(message) if type(original) is NotImplementedError else RuntimeError(message)
 
 
 __all__ = ["JitError", "lower", "lowered_text"]

@@ -104,13 +104,13 @@ def _plain_bases(cls: type) -> bool:
 def create_script_dict(obj: dict[Any, Any]) -> _values.ScriptDict:
     """A dict that scripts take without copying it."""
     kind = _values.infer_type(obj)
-    scripted = _values.ScriptDict(_values.convert(obj, kind))
-    return scripted
+    return _values.ScriptDict(_values.convert(obj, kind), kind)
 
 
 def create_script_list(obj: list[Any], type_hint: Any = None) -> _values.ScriptList:
     """A list that scripts take without copying it."""
-    return _values.ScriptList(_values.convert(obj, _values.infer_type(obj)))
+    kind = _values.infer_type(obj)
+    return _values.ScriptList(_values.convert(obj, kind), kind)
 
 
 class CompilationUnit:

@@ -140,7 +140,7 @@ class ScriptObject:
         method = self._type_.methods.get(name)
         if method is None:
             raise NotImplementedError(f"[{self._type_.name}] expected the method {name}, got a class without it")
-        return getattr(self, name)(*args)
+        return method.run()(self, *args)
 
     def __repr__(self) -> str:
         if "__repr__" in self._type_.methods:
@@ -478,11 +478,52 @@ _CONVERTERS: dict[type, Any] = {
 
 
 class ScriptList(list):
-    """A list that scripted functions share with Python instead of copying it."""
+    """A list that scripted functions share with Python instead of copying it; its elements have one type."""
+
+    def __init__(self, items: Any = (), kind: T.JitType | None = None) -> None:
+        super().__init__(items)
+        self.element_type = kind.element if isinstance(kind, T.ListType) else None
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            value = [_element(item, self.element_type) for item in value]
+            super().__setitem__(index, value)
+        else:
+            super().__setitem__(index, _element(value, self.element_type))
+
+    def append(self, value: Any) -> None:
+        super().append(_element(value, self.element_type))
+
+    def insert(self, index: Any, value: Any) -> None:
+        super().insert(index, _element(value, self.element_type))
+
+    def extend(self, values: Any) -> None:
+        super().extend([_element(value, self.element_type) for value in values])
 
 
 class ScriptDict(dict):
-    """A dict that scripted functions share with Python instead of copying it."""
+    """A dict that scripted functions share with Python instead of copying it; its keys and values have one type."""
+
+    def __init__(self, items: Any = (), kind: T.JitType | None = None) -> None:
+        super().__init__(items)
+        self.types = (kind.key, kind.value) if isinstance(kind, T.DictType) else (None, None)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(_element(key, self.types[0]), _element(value, self.types[1]))
+
+    def __str__(self) -> str:
+        from flambeau.jit._arithmetic import to_text
+
+        return to_text(self)
+
+
+def _element(value: Any, kind: T.JitType | None) -> Any:
+    try:
+        return value if kind is None else convert(value, kind)
+    except Mismatch:
+        raise TypeError(
+            f"[jit] expected an element of type {kind.annotation_str}, got {type(value).__name__}"  # type: ignore[union-attr]
+        ) from None
 
 
 _NAMED: dict[T.TupleType, Any] = {}

@@ -118,47 +118,46 @@ def callable_value(e: Any, obj: Any, node: Any) -> Any:
         obj = obj.__original_fn
     library = _library_for(obj)
     if library:
-        return library_reference(obj.__name__, library)
+        return library_reference(*library)
     return FunctionRef([compile_function(inspect.unwrap(obj))])
 
 
-def _library_for(obj: Any) -> list[Any]:
-    """What is compiled in place of a function of the package: its overloads, or nothing."""
+def _library_for(obj: Any) -> tuple[str, list[Any]] | None:
+    """What is compiled in place of a function of the package: its key in the library and overloads, or nothing."""
     module = getattr(obj, "__module__", "") or ""
     if module.partition(".")[0] != "flambeau":
-        return []
+        return None
     from flambeau.jit._library import library_functions
     from flambeau.nn import functional
 
     name = obj.__name__
-    own = library_functions(f"functional.{name}") if getattr(functional, name, None) is obj else []
-    return own or library_functions(f"torch.{name}")
+    spaces = ("functional", "torch") if getattr(functional, name, None) is obj else ("torch",)
+    return next(((f"{space}.{name}", own) for space in spaces if (own := library_functions(f"{space}.{name}"))), None)
 
 
-def library_reference(name: str, functions: list[Any]) -> Any:
-    """Functions of the library under a name; with indices where `return_indices` says so."""
+def library_reference(key: str, functions: list[Any]) -> Any:
+    """Functions of the library; the one with more results where constants like `return_indices` ask for them."""
     from flambeau.jit._frontend.sugar import FunctionRef
+
+    class Chosen(FunctionRef):
+        def call(self, e: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
+            return e.call_function(_with_results(key, functions, e, args, kwargs, node), args, kwargs, node)
+
+    return Chosen(functions)
+
+
+def _with_results(key: str, functions: list[Any], e: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
     from flambeau.jit._library import library_functions
 
-    others = library_functions(f"functional.{name}_with_indices")
-    return WithIndices(functions, others) if others else FunctionRef(functions)
-
-
-class WithIndices:
-    """A pooling function whose result depends on `return_indices`, which is a constant."""
-
-    def __new__(cls, plain: list[Any], with_indices: list[Any]) -> Any:
-        from flambeau.jit._frontend.sugar import FunctionRef
-
-        class Chosen(FunctionRef):
-            def call(self, e: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
-                names = [a.name for a in plain[0].ensure().schema.arguments]
-                place = names.index("return_indices") if "return_indices" in names else len(args)
-                flag = kwargs.get("return_indices", args[place] if place < len(args) else None)
-                chosen = flag is not None and e.as_value(flag, node).toIValue() is True
-                return e.call_function(with_indices if chosen else plain, args, kwargs, node)
-
-        return Chosen(plain)
+    wanted = []
+    for place, argument in enumerate(functions[0].ensure().schema.arguments):
+        verb, _, result = argument.name.partition("_")
+        if verb not in ("return", "get") or not result:
+            continue
+        flag = kwargs.get(argument.name, args[place] if place < len(args) else None)
+        if flag is not None and e.as_value(flag, node).toIValue() is True:
+            wanted.append(result)
+    return (wanted and library_functions(f"{key}_with_{'_and_'.join(wanted)}")) or functions
 
 
 class Partial:

@@ -7,6 +7,7 @@ from typing import Any
 
 from flambeau.jit import _types as T
 from flambeau.jit._frontend.sugar import (
+    PYTHON_BUILTINS,
     Builtin,
     FunctionRef,
     MethodRef,
@@ -54,6 +55,7 @@ class Calls:
             raise self.error(node, "super() is only supported to call a method of the base class")
         callee = self.expression(node.func)
         if isinstance(callee, Special):
+            self._refuse_keywords(callee.name, node)
             return callee.call(self, [], {}, node)  # type: ignore[arg-type]
         args, kwargs = self.arguments(node)
         self.graph.current_range = self.source.range_of(node)
@@ -72,6 +74,10 @@ class Calls:
                 return self.call_method(callee, ["forward"], args, kwargs, node)
             raise self.error(node, f"'{kind.annotation_str}' object is not callable")
         raise self.error(node, f"Expected something that can be called, got {callee}")
+
+    def _refuse_keywords(self, name: str, node: ast.Call) -> None:
+        if node.keywords and name in PYTHON_BUILTINS and name not in ("dict", "enumerate"):
+            raise self.error(node, f"'{name}' takes no keyword arguments in TorchScript, got '{node.keywords[0].arg}'")
 
     def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
         args: list[Any] = []
@@ -579,6 +585,7 @@ METHODS: dict[tuple[type, str], Any] = {
     (T.TensorType, "type"): lambda owner: Builtin("aten::to", owner),
     (T.FutureType, "wait"): lambda owner: Builtin("aten::wait", owner),
     (T.TensorType, "new_tensor"): lambda owner: NewTensor(owner),
+    (T.TensorType, "where"): lambda owner: Where(owner),
 }
 
 
@@ -597,6 +604,18 @@ class ToList(Sugared):
             raise e.error(node, "Expected type hint for result of tolist()")
         inputs = [self.owner, e.graph.insertConstant(dims), e.graph.insertConstant(codes[kind])]
         return e.graph.insert("prim::tolist", inputs, [e.expected])._outputs[0]
+
+
+class Where(Sugared):
+    """`x.where(condition, other)`: the operator takes the condition first."""
+
+    def __init__(self, owner: Value) -> None:
+        self.owner = owner
+
+    def call(self, e: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
+        condition, other = [*args, *(kwargs[name] for name in ("condition", "other") if name in kwargs)]
+        values = [e.as_value(condition, node), self.owner, e.as_value(other, node)]
+        return e.call_operator("aten::where", values, {}, node)
 
 
 class NewTensor(Sugared):

@@ -233,9 +233,15 @@ class Expressions:
         return self.compare(op, left, right, node)
 
     def compare(self, op: ast.cmpop, left: Any, right: Any, node: Any) -> Value:
-        a, b = self.as_value(left, node), self.as_value(right, node)
+        a = self.as_value(left, node)
+        contains = None
+        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, Sugared):
+            contains = right.contains(self, a, node)  # type: ignore[arg-type]
+        b = a if contains is not None else self.as_value(right, node)
         if isinstance(op, (ast.In, ast.NotIn)):
-            if isinstance(b.type(), T.ClassType):
+            if contains is not None:
+                pass
+            elif isinstance(b.type(), T.ClassType):
                 contains = self.call_method(b, ["__contains__"], [a], {}, node)
             elif b.type() == T.STRING:
                 stop = self.operator("aten::len", [b], node)

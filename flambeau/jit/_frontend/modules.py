@@ -554,6 +554,14 @@ class ModuleRef(Sugared):
     def length(self, e: Any, node: Any) -> Value:
         return e.graph.insertConstant(len(self.items(e, node) or ()))
 
+    def contains(self, e: Any, item: Value, node: Any) -> Value | None:
+        if not self._is("ModuleDict", "ParameterDict"):
+            return None
+        keys = self.items(e, node) or []
+        if isinstance(item.toIValue(), str):
+            return e.graph.insertConstant(item.toIValue() in [key.toIValue() for key in keys])
+        return e.operator("aten::__contains__", [e.make_list(keys, T.STRING, node), item], node)
+
     def _container(self, e: Any, name: str) -> Any:
         if self._is("ModuleDict", "ParameterDict") and name in ("items", "keys", "values"):
             return _DictView(self, name)

@@ -48,6 +48,10 @@ class Sugared:
     def element(self, e: Emitter, index: Value, node: Any) -> Any:
         raise e.error(node, f"{self.what} cannot be iterated over")
 
+    def contains(self, e: Emitter, item: Value, node: Any) -> Value | None:
+        """Whether an item is in it; None if that is asked of its value."""
+        return None
+
     def getitem(self, e: Emitter, index: Any, node: Any) -> Any:
         raise e.error(node, f"{self.what} is not subscriptable")
 
@@ -381,7 +385,7 @@ class Sequence(Sugared):
 
 # ---------------------------------------------------------------------------------------------- Python objects
 
-_PYTHON_BUILTINS = (
+PYTHON_BUILTINS = (
     "print range zip enumerate isinstance hasattr getattr len int float bool str complex list tuple dict min max abs "
     "sum any all sorted reversed super round iter slice"
 ).split()
@@ -421,7 +425,8 @@ class PythonModule(Sugared):
 
 def _of_package(rest: str, name: str) -> Sugared | None:
     """What a name of our own package means."""
-    from flambeau.jit._library import library_function
+    from flambeau.jit._frontend.callables import library_reference
+    from flambeau.jit._library import library_function, library_functions
     from flambeau.jit._schemas import exists
 
     if rest == "nn.functional":
@@ -436,9 +441,9 @@ def _of_package(rest: str, name: str) -> Sugared | None:
     if rest in ("", "functional", "_C", "_C._VariableFunctions", "_VF"):
         if name in _SPECIAL_NAMES:
             return Special(_SPECIAL_NAMES[name])
-        function = library_function(f"torch.{name}")
-        if function is not None:
-            return FunctionRef([function])
+        functions = library_functions(f"torch.{name}")
+        if functions:
+            return library_reference(f"torch.{name}", functions)
         import flambeau
 
         member = getattr(flambeau, name, None)
@@ -459,7 +464,7 @@ def _library_or_operator(name: str) -> Sugared | None:
     if functions:
         from flambeau.jit._frontend.callables import library_reference
 
-        return library_reference(name, functions)
+        return library_reference(f"functional.{name}", functions)
     return Builtin(f"aten::{name}") if exists(f"aten::{name}") else None
 
 
@@ -516,7 +521,7 @@ def python_value(e: Emitter, obj: Any, node: Any, constant: bool = False, name: 
         return Several([python_value(e, item, node, True) for item in obj])
     builtin_name = getattr(obj, "__name__", "")
     if getattr(builtins, builtin_name, None) is obj:
-        if builtin_name in _PYTHON_BUILTINS:
+        if builtin_name in PYTHON_BUILTINS:
             return Special(builtin_name)
         if builtin_name in _OPERATORS:
             return Builtin(_OPERATORS[builtin_name])

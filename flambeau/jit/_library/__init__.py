@@ -44,8 +44,11 @@ def library_function(key: str) -> Any:
 
 
 def library_functions(key: str) -> list[Any]:
-    """A function and its other overload, if it has one."""
-    return [f for f in (library_function(key), library_function(f"{key}__1")) if f is not None]
+    """A function and its other overloads, which are numbered."""
+    functions = [library_function(key)]
+    while functions[-1] is not None:
+        functions.append(library_function(f"{key}__{len(functions)}"))
+    return functions[:-1] or [f for f in (library_function(f"{key}__1"),) if f is not None]
 
 
 def library_forward(cls: type, name: str) -> Any:

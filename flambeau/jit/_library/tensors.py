@@ -9,7 +9,9 @@ from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, Broad
 aten = flambeau.ops.aten
 
 __all__ = [
-    "unique", "unique_consecutive", "tensordot", "cartesian_prod",
+    "unique", "unique_with_inverse", "unique_with_counts", "unique_with_inverse_and_counts", "unique_consecutive",
+    "unique_consecutive_with_inverse", "unique_consecutive_with_counts", "unique_consecutive_with_inverse_and_counts",
+    "lu", "lu_with_infos", "stft", "tensordot", "tensordot__1", "tensordot__2", "cartesian_prod",
     "_single", "_single__1", "_pair", "_pair__1", "_triple", "_triple__1", "_quadruple", "_quadruple__1",
 ]  # fmt: skip
 
@@ -21,10 +23,42 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Tensor:
+    return unique_with_inverse_and_counts(input, sorted, return_inverse, return_counts, dim)[0]
+
+
+def unique_with_inverse(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    values, inverse, _counts = unique_with_inverse_and_counts(input, sorted, return_inverse, return_counts, dim)
+    return values, inverse
+
+
+def unique_with_counts(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    values, _inverse, counts = unique_with_inverse_and_counts(input, sorted, return_inverse, return_counts, dim)
+    return values, counts
+
+
+def unique_with_inverse_and_counts(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
     if dim is not None:
-        result = aten.unique_dim(input, dim, sorted)[0]
+        result = aten.unique_dim(input, dim, sorted, return_inverse, return_counts)
     else:
-        result = aten._unique2(input, sorted)[0]
+        result = aten._unique2(input, sorted, return_inverse, return_counts)
     return result
 
 
@@ -34,6 +68,63 @@ def unique_consecutive(
     return aten.unique_consecutive(input, False, False, dim)[0]
 
 
+def unique_consecutive_with_inverse(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[Tensor, Tensor]:
+    values, inverse, _counts = aten.unique_consecutive(input, True, False, dim)
+    return values, inverse
+
+
+def unique_consecutive_with_counts(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[Tensor, Tensor]:
+    values, _inverse, counts = aten.unique_consecutive(input, False, True, dim)
+    return values, counts
+
+
+def unique_consecutive_with_inverse_and_counts(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    return aten.unique_consecutive(input, True, True, dim)
+
+
+def lu(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, Tensor]:
+    factors, pivots, _infos = aten.linalg_lu_factor_ex(A, pivot=pivot)
+    return factors, pivots
+
+
+def lu_with_infos(A: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    return aten.linalg_lu_factor_ex(A, pivot=pivot)
+
+
+def stft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Tensor:
+    return aten.stft(
+        input,
+        n_fft,
+        hop_length,
+        win_length,
+        window,
+        center,
+        pad_mode,
+        normalized,
+        onesided,
+        return_complex,
+        align_to_window,
+    )
+
+
 def tensordot(a: Tensor, b: Tensor, dims: int = 2) -> Tensor:
     first: list[int] = []
     second: list[int] = []
@@ -41,6 +132,14 @@ def tensordot(a: Tensor, b: Tensor, dims: int = 2) -> Tensor:
         first.append(i - dims)
         second.append(i)
     return aten.tensordot(a, b, first, second)
+
+
+def tensordot__1(a: Tensor, b: Tensor, dims: tuple[list[int], list[int]]) -> Tensor:
+    return aten.tensordot(a, b, dims[0], dims[1])
+
+
+def tensordot__2(a: Tensor, b: Tensor, dims: list[list[int]]) -> Tensor:
+    return aten.tensordot(a, b, dims[0], dims[1])
 
 
 def cartesian_prod(tensors: list[Tensor]) -> Tensor:

@@ -47,7 +47,7 @@ _ANSWERED: dict[str, Callable[..., Any]] = {
     "sym_constrain_range_for_size": lambda size, *, min=None, max=None: _check_range(size, min or 0, max),
     "_assert_async": lambda self, assert_msg=None: None if bool(self) else _fail(*filter(None, [assert_msg])),
     "_assert_scalar": lambda self, assert_msg: _package()._check(_as_condition(self), lambda: assert_msg),
-    "unique_consecutive": lambda t, *a, **k: _functional().unique_consecutive(t, *a, **k),
+    "unique_consecutive": lambda t, *a, **k: _runs(t, *a, **k),
     "cross_entropy_loss": lambda *a, **k: _losses("cross_entropy", *a, **k),
     "nll_loss_nd": lambda *a, **k: _losses("nll_loss", *a, **k),
     "_foreach_zero": lambda tensors: [_package().zeros_like(t) for t in tensors],
@@ -123,10 +123,11 @@ def _package() -> Any:
     return flambeau
 
 
-def _functional() -> Any:
-    from flambeau import functional
-
-    return functional
+def _runs(t: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> tuple[Any, ...]:
+    """Three results always, of which those that are not asked for are empty."""
+    values, inverse, counts = _package().unique_consecutive(t, True, True, dim)
+    nothing = counts[:0]
+    return values, inverse if return_inverse else nothing, counts if return_counts else nothing
 
 
 def _fail(*message: Any) -> None:

@@ -22,7 +22,7 @@ from torch.jit.mobile import _load_for_lite_interpreter  # noqa: E402
 warnings.simplefilter("ignore")
 # PyTorch cannot call or write these itself.
 SKIPPED = {"torch": {"lstm", "gru", "rnn", "trace_tenc", "lang", "fn"}, "flambeau": {"lang"}}
-NOT_LITE = {"iface", "dynidx", "prop", "enum", "enum2"}  # state, calls by interface, enumerations
+NOT_LITE = {"iface", "dynidx", "prop", "enum", "enum2", "kept"}  # state, calls by interface, enumerations
 
 
 def plain(value):
@@ -31,6 +31,8 @@ def plain(value):
         return np.array(value.detach().numpy())
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
+    if isinstance(value, float) and value != value:
+        return "nan"
     return {k: plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 

@@ -307,6 +307,95 @@ def classes(n: int):
     return b.v, len(b), b.items, b.t, Node.make(3)
 
 
+@torch.jit.script
+class Shelf:
+    """Holds containers that its caller goes on using."""
+
+    def __init__(self, items: List[int], named: Dict[str, List[int]]):
+        self.items = items
+        self.named = named
+
+    def push(self, n: int):
+        self.items.append(n)
+        return self
+
+
+def shared(n: int):
+    items: List[int] = []
+    named = {"a": [1]}
+    shelf = Shelf(items, named)
+    shelf.push(1).push(n)
+    items.append(3)
+    shelf.named["a"].append(n)
+    other = shelf
+    other.items = [7]
+    other.items.append(6)
+    return items, named, shelf.items
+
+
+class Kept(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.items = [1]
+
+    def forward(self, n: int):
+        given = [n]
+        self.items = given
+        given.append(3)
+        self.items.append(4)
+        return given, self.items
+
+
+def edges(a: int, b: float):
+    zero = b - b
+    big = a * 4611686018427387904
+    return (
+        b / zero,
+        -b / zero,
+        b // zero,
+        math.log(zero),
+        math.sqrt(-b),
+        math.exp(b * 1000),
+        big,
+        big + big,
+        (big - 1) // 2,
+        a << 62,
+        math.acos(b),
+        (-b) ** 0.5,
+        max(a, b),
+    )
+
+
+def texts(a: float, n: int):
+    return (
+        f"{a} {n} {a * 2.0}",
+        "{}|{}".format([a, 1.0], {"k": a}),
+        str((a, "s", None)),
+        "%s %s" % (a, n),
+        str([str(n)]),
+        str(True),
+        str(complex(a, -1.0)),
+        str(a * 1e18),
+    )
+
+
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleDict({"x": nn.Tanh(), "y": nn.Sigmoid()})
+
+    def forward(self, x, name: str):
+        if "x" in self.layers:
+            x = self.layers["x"](x)
+        return x, name in self.layers, "q" in self.layers
+
+
+def choices(x):
+    product = torch.tensordot(x, x, dims=([1], [1]))
+    spectrum = torch.view_as_real(torch.stft(x.flatten(), 4, window=torch.ones(4), return_complex=True))
+    return product, spectrum, x.where(x > 1, torch.zeros_like(x)), torch.lu(x)[0]
+
+
 one = lambda: (torch.ones(2),)
 CASES = [
     ("iface", UseI, one),
@@ -326,4 +415,11 @@ CASES = [
     ("tolist", lambda: tolist, one),
     ("anyt", lambda: anyt, lambda: ("a",)),
     ("classes", lambda: classes, lambda: (4,)),
+    ("shared", lambda: shared, lambda: (4,)),
+    ("kept", Kept, lambda: (4,)),
+    ("edges", lambda: edges, lambda: (3, 2.5)),
+    ("texts", lambda: texts, lambda: (3.0, 4)),
+    ("texts2", lambda: texts, lambda: (0.1, 4)),
+    ("named", Named, lambda: (torch.ones(2), "y")),
+    ("choices", lambda: choices, lambda: (torch.tensor([[1.0, 2.0], [2.0, 4.0]]),)),
 ]
