@@ -145,7 +145,7 @@ def _captured(
     """The exported program, and names for its dimensions that vary."""
     if isinstance(model, ExportedProgram):
         return model, {}
-    model = _written_in_python(model)
+    model = _written_in_python(model, args, kwargs)
     if not isinstance(model, fl.nn.Module):
         if not callable(model):
             raise TypeError(f"[onnx.export] expected a module or an exported program, got {type(model).__name__}")
@@ -169,7 +169,7 @@ def _captured(
     return program, names
 
 
-def _written_in_python(model: Any) -> Any:
+def _written_in_python(model: Any, args: Any, kwargs: Any) -> Any:
     """The module that a scripted one was made from: the two share their parameters. Where there is none, or where the script branches on tensors or loops, a module made
     from its graph."""
     if not isinstance(model, fl.nn.Module) or not any(cls.__name__ == "ScriptModule" for cls in type(model).__mro__):
@@ -177,9 +177,8 @@ def _written_in_python(model: Any) -> Any:
     from flambeau.onnx import _script
 
     original = vars(model).get("_script_original")
-    if not isinstance(original, fl.nn.Module) or _script.has_control_flow(model.inlined_graph):
-        return _script.as_module(model)
-    return original
+    is_module = isinstance(original, fl.nn.Module)
+    return _script.as_module(model, args, kwargs, not is_module) or original
 
 
 def _exported(model: Any, args: Any, kwargs: Any, shapes: Any) -> ExportedProgram:

@@ -1,7 +1,7 @@
 """Scripts with control flow for ONNX: their graphs become modules that call `cond` and `while_loop`.
 
 A scripted module is not captured from its Python but from its graph. Branches on tensors and loops become the higher-order operators that `export` keeps as graphs, and those ONNX's If and
-Loop. Numbers that a loop changes become tensors without dimensions.
+Loop. Numbers that a loop changes, or that are read from tensors, become tensors without dimensions.
 """
 
 from __future__ import annotations
@@ -17,13 +17,52 @@ from flambeau.jit._passes import fold_branches, inlined
 _NUMBERS = {T.INT: "int64", T.FLOAT: "float32", T.BOOL: "bool"}
 
 
-def has_control_flow(graph: Graph) -> bool:
+# Operators that read a number from a tensor, and the dtype that it has.
+_READS = {
+    "aten::Int": "int64", "aten::IntImplicit": "int64", "aten::Float": "float32", "aten::FloatImplicit": "float32",
+    "aten::Bool": "bool", "aten::ScalarImplicit": None, "aten::item": None,
+}  # fmt: skip
+# Operators on numbers by the functions on tensors.
+_ON_TENSORS = {
+    "__not__": "logical_not", "__and__": "logical_and", "__or__": "logical_or", "remainder": "remainder", "div": "true_divide",
+    "floordiv": "floor_divide", "neg": "neg", "pow": "pow", "max": "maximum", "min": "minimum", "abs": "abs",
+}  # fmt: skip
+
+
+def has_control_flow(graph: Graph, from_data: set[int]) -> bool:
     """Whether a graph branches on tensors or loops."""
-    return any(node._kind == "prim::Loop" or _on_tensor(node) for node in graph.walk())
+    return any(
+        node._kind == "prim::Loop"
+        or (node._kind == "prim::If" and (_condition(node) is not None or id(node._inputs[0]) in from_data))
+        for node in graph.walk()
+    )
 
 
-def _on_tensor(node: Node) -> bool:
-    return node._kind == "prim::If" and _condition(node) is not None
+def numbers_from_data(graph: Graph, given: list[Any]) -> set[int]:
+    """The numbers (by identity) that depend on what tensors hold, or on how often a loop ran. Where an example argument for a
+    number is a tensor, that number is one."""
+    arguments = zip(graph._param._outputs[1:], given)
+    found = {id(value) for value, one in arguments if value.type() in _NUMBERS and isinstance(one, fl.Tensor)}
+    before = -1
+    while before != len(found):
+        before = len(found)
+        for node in graph.walk():
+            found |= {id(value) for value in _new_numbers(node, found) if value.type() in _NUMBERS}
+    return found
+
+
+def _new_numbers(node: Node, found: set[int]) -> list[Value]:
+    reads = any(id(value) in found for value in node._inputs)
+    if node._kind == "prim::Loop":
+        return [*node._blocks[0]._param._outputs, *node._outputs]
+    if node._kind == "prim::If":
+        if reads or _condition(node) is not None:
+            return list(node._outputs)
+        branches = [block._return._inputs for block in node._blocks]
+        return [out for out, *values in zip(node._outputs, *branches) if any(id(value) in found for value in values)]
+    if node._kind in _READS and isinstance(node._inputs[0].type(), T.TensorType):
+        return list(node._outputs)
+    return list(node._outputs) if reads else []
 
 
 def _condition(node: Node) -> Value | None:
@@ -34,12 +73,18 @@ def _condition(node: Node) -> Value | None:
     return None
 
 
-def as_module(scripted: Any) -> Any:
-    """A module that runs the graph of a scripted one through higher-order operators, with its parameters and buffers."""
+def as_module(scripted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], always: bool) -> Any:
+    """A module that runs the graph of a scripted one through higher-order operators, with its parameters and buffers. None if it
+    has no control flow, unless a module is `always` wanted."""
     function = scripted._method("forward").function.ensure()
     graph = inlined(function.graph)
     fold_branches(graph)
+    names = [argument.name for argument in function.schema.arguments[1 + len(args) :]]
+    from_data = numbers_from_data(graph, [*args, *(kwargs.get(name) for name in names)])
+    if not always and not has_control_flow(graph, from_data):
+        return None
     lowering = _HigherOrder(graph, function.name)
+    lowering.from_data = from_data
     text = lowering.text()
     exec(compile(text, f"<script {function.name}>", "exec"), lowering.scope)
     return _Program(scripted, lowering.scope["_function"], [a.name for a in function.schema.arguments[1:]])
@@ -80,8 +125,12 @@ def _holder(module: Any) -> Any:
 class _HigherOrder(Lowering):
     """Text in which branches on tensors and loops are calls of `cond` and `while_loop`."""
 
+    from_data: set[int]
+
     def prim_If(self, node: Node, depth: int) -> None:
         condition = _condition(node)
+        if condition is None and id(node._inputs[0]) in self.from_data:
+            condition = node._inputs[0]
         if condition is None:
             super().prim_If(node, depth)
             return
@@ -132,6 +181,8 @@ class _HigherOrder(Lowering):
         source = value.node()
         if source._kind == "aten::Bool" and isinstance(source._inputs[0].type(), T.TensorType):
             return self.of(source._inputs[0])
+        if id(value) in self.from_data:
+            return self.of(value)
         return f"{self.bind(_tensor, 'tensor')}({self.of(value)}, 'bool')"
 
     def operator(self, node: Node, depth: int) -> None:
@@ -140,12 +191,41 @@ class _HigherOrder(Lowering):
             if all(u.user._kind in ("prim::If", "prim::Loop", "prim::Return") for u in uses):
                 self.names[id(node._outputs[0])] = self.of(node._inputs[0])
                 return
+        name = node._kind.partition("::")[2]
+        if node._kind == "aten::select" and id(node._inputs[2]) in self.from_data:
+            inputs = [self.of(v) for v in node._inputs]
+            self.assign(node, depth, f"{self.bind(_select, 'select')}({', '.join(inputs)})")
+            return
+        if any(id(output) in self.from_data for output in node._outputs):
+            inputs = [self.of(v) for v in node._inputs]
+            if node._kind in _READS:
+                self.assign(node, depth, f"{self.bind(_tensor, 'tensor')}({inputs[0]}, {_READS[node._kind]!r})")
+                return
+            if name in _ON_TENSORS:
+                self.assign(
+                    node, depth, f"{self.bind(_of_tensors, 'of_tensors')}({_ON_TENSORS[name]!r}, {', '.join(inputs)})"
+                )
+                return
         super().operator(node, depth)
 
+    def _scalar_operator(self, node: Node, depth: int, expression: str, wraps: bool) -> None:
+        super()._scalar_operator(node, depth, expression, wraps and id(node._outputs[0]) not in self.from_data)
 
-def _tensor(value: Any, dtype: str) -> Any:
-    """A number as a tensor; tensors as they are, but for aliases, which loops do not take."""
-    kind = getattr(fl, dtype)
+
+def _tensor(value: Any, dtype: str | None) -> Any:
+    """A number as a tensor without dimensions, of a dtype or that of the tensor it is read from."""
     if isinstance(value, fl.Tensor):
-        return value.to(kind)
-    return fl.full((), value, dtype=kind)
+        value = value if value.ndim == 0 else value.reshape(())
+        return value if dtype is None else value.to(getattr(fl, dtype))
+    return fl.full((), value, dtype=None if dtype is None else getattr(fl, dtype))
+
+
+def _of_tensors(name: str, *values: Any) -> Any:
+    """An operator on numbers some of which are tensors."""
+    tensors = [value if isinstance(value, fl.Tensor) else fl.full((), value) for value in values]
+    return getattr(fl, name)(*tensors)
+
+
+def _select(x: Any, dim: int, index: Any) -> Any:
+    """A part whose index is a tensor."""
+    return x.index_select(dim, index.reshape(1)).squeeze(dim)

@@ -90,3 +90,52 @@ def test_traces_and_archives_export(reload):
     _, run = exported(module, fl.ones(3, 4))
     x = fl.randn(3, 4)
     fl.testing.assert_close(run(x), original(x).detach())
+
+
+class CountedLoop(nn.Module):
+    def forward(self, x, count):
+        total = 0
+        for i in range(int(count)):
+            if i % 2 == 0:
+                total = total + i * 2
+            elif i > 3 and not i > 5:
+                total = total - 1
+            x = x * 1.5
+        return x + total if int(count) > 3 else x - total
+
+
+class Scaled(nn.Module):
+    def forward(self, x):
+        largest = float(x.max())
+        if largest > 1.0:
+            x = x / largest
+        return x
+
+
+class Rows(nn.Module):
+    def forward(self, x):
+        for i in range(x.size(0)):
+            x = x + x[i]
+        return x
+
+
+class Declared(nn.Module):
+    def forward(self, x, count: int):
+        for i in range(count):
+            x = x + i
+        return x
+
+
+@pytest.mark.parametrize(("kind", "counts"), [(CountedLoop, (2, 7)), (Scaled, None), (Rows, None), (Declared, (0, 4))])
+def test_numbers_read_from_tensors_run_as_tensors(kind, counts):
+
+    module, x = fl.jit.script(kind()), fl.arange(6.0).view(2, 3)
+    others = [()] if counts is None else [(fl.tensor(count),) for count in counts]
+    file = io.BytesIO()
+    fl.onnx.export(module, (x, *others[0]), file, dynamo=False)
+    session = ort.InferenceSession(file.getvalue())
+    names = [i.name for i in session.get_inputs()]
+    for more in others:
+        (result,) = session.run(None, dict(zip(names, (t.numpy() for t in (x, *more)))))
+        numbers = [int(t) for t in more] if kind is Declared else more
+        assert fl.allclose(fl.from_numpy(result), module(x, *numbers))
