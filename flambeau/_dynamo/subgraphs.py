@@ -18,6 +18,7 @@ from flambeau._dynamo.operations import truth
 from flambeau._dynamo.traced import TracedTensor
 from flambeau.fx.graph import Graph
 from flambeau.fx.graph_module import GraphModule
+from flambeau.ops.symbolic.numbers import SymBool
 from flambeau.utils import _pytree as pytree
 
 if TYPE_CHECKING:
@@ -90,10 +91,11 @@ def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def cond(tracer: Tracer, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
-    """cond(): one node that holds both branches, where the condition is a tensor."""
-    if not isinstance(pred, TracedTensor):
+    """cond(): one node that holds both branches, where the condition is a tensor or, in a program that is exported, one on sizes."""
+    on_sizes = isinstance(pred, SymBool) and tracer.builder.module_paths is not None
+    if not isinstance(pred, TracedTensor) and not on_sizes:
         return tracer.call(true_fn if truth(tracer, pred) else false_fn, tuple(operands), {})
-    if not bool(pred.fake.numel() == 1):
+    if not on_sizes and not bool(pred.fake.numel() == 1):
         raise Unsupported(breaks.BRANCH, "with a condition of several elements")
     first = capture(tracer, lambda: tracer.call(true_fn, tuple(operands), {}), list)
     second = capture(tracer, lambda: tracer.call(false_fn, tuple(operands), {}), list)
@@ -104,13 +106,14 @@ def cond(tracer: Tracer, pred: Any, true_fn: Any, false_fn: Any, operands: Any =
         if not same or a.fake.stride() != b.fake.stride():
             raise Unsupported(breaks.BRANCH, "with branches whose results differ in shape or type")
     count = len(first.free)
+    condition = tracer.builder.sizes.condition(pred.condition) if on_sizes else pred
 
     def run(condition: Any, *inputs: Any) -> Any:
         return first.flat(*inputs[:count]) if condition else second.flat(*inputs[count:])
 
     run.__dict__["_rehearse"] = lambda condition, *inputs: first.flat(*inputs[:count])
     run.__dict__["_branches"] = (first.module, second.module, count)  # for export
-    node = tracer.builder.add_node("call_function", named(run, "cond"), (pred, *first.free, *second.free), {})
+    node = tracer.builder.add_node("call_function", named(run, "cond"), (condition, *first.free, *second.free), {})
     branches = []
     for i, (a, b) in enumerate(zip(first.results, second.results)):
         item = tracer.builder.graph.call_function(operator.getitem, (node, i))

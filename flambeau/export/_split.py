@@ -211,7 +211,7 @@ class Builder:
         """The name of a module before this one that does the same; this one's place is empty again, or holds that module."""
         others = self.finished.setdefault(self._state_of(child), [])
         place = f"{module._path}.{name}" if module._path else name
-        other = next((other for other in others if _same_graph(other[1].graph, target.graph)), None)
+        other = next((other for other in others if _same_module(other[1], target)), None)
         if other is None or other[1] is target:
             others.append((place, target))
             return None
@@ -344,6 +344,12 @@ class _Assemble:
         self.spec = spec
         self.__name__, self.__module__ = "assemble", "unflattened"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Assemble) and self.spec == other.spec
+
+    def __hash__(self) -> int:
+        return hash(self.__name__)
+
     def __call__(self, *leaves: Any) -> Any:
         return pytree.tree_unflatten(list(leaves), self.spec)
 
@@ -355,6 +361,12 @@ class _Leaves:
         self.spec = spec
         self.__name__, self.__module__ = "leaves", "unflattened"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Leaves) and self.spec == other.spec
+
+    def __hash__(self) -> int:
+        return hash(self.__name__)
+
     def __call__(self, value: Any) -> Any:
         leaves, spec = pytree.tree_flatten(value)
         if spec != self.spec:
@@ -362,8 +374,9 @@ class _Leaves:
         return leaves
 
 
-def _same_graph(one: Graph | None, other: Graph | None) -> bool:
-    """Whether two graphs compute the same of their inputs and attributes."""
+def _same_module(first: Any, second: Any) -> bool:
+    """Whether two modules compute the same of their inputs and attributes."""
+    one, other = first.graph, second.graph
     if one is None or other is None or len(one.nodes) != len(other.nodes):
         return False
     if isinstance(one._codegen, CallCode) != isinstance(other._codegen, CallCode):
@@ -371,9 +384,17 @@ def _same_graph(one: Graph | None, other: Graph | None) -> bool:
     places: dict[Node, Node] = {}
     for a, b in zip(one.nodes, other.nodes):
         places[a] = b
-        if a.op != b.op or (a.op != "placeholder" and a.target != b.target):
+        if a.op != b.op or not _same_target(a, b, first, second):
             return False
         args, kwargs = map_arg(a.args, places.__getitem__), map_arg(a.kwargs, places.__getitem__)
         if args != b.args or kwargs != b.kwargs:
             return False
     return True
+
+
+def _same_target(a: Node, b: Node, first: Any, second: Any) -> bool:
+    if a.op == "placeholder" or a.target == b.target:
+        return True
+    if a.op != "call_module" or str(a.target).partition("@")[0] != str(b.target).partition("@")[0]:
+        return False
+    return _same_module(first.get_submodule(str(a.target)), second.get_submodule(str(b.target)))

@@ -96,3 +96,15 @@ def test_constants_are_where_the_modules_have_them():
     assert set(program.constants) == {"0.offset", "lifted_tensor_0"}
     run = program.module()
     assert fl.equal(run.get_submodule("0").offset, fl.ones(3)) and not list(run.buffers())
+
+
+class BranchesOnData(fl.nn.Module):
+    def forward(self, x, n):
+        return fl.cond(n.item() > 3, lambda x: x + 1, lambda x: x - 1, (x,))
+
+
+def test_conditions_on_numbers_from_data_are_branches():
+    program = fl.export.export(BranchesOnData(), (fl.ones(2), fl.tensor(5)))
+    for form in (program, program.run_decompositions()):
+        assert form.module()(fl.ones(2), fl.tensor(1)).tolist() == [0.0, 0.0]
+        assert form.module()(fl.ones(2), fl.tensor(4)).tolist() == [2.0, 2.0]

@@ -96,3 +96,32 @@ def test_modules_are_in_the_order_of_the_original_with_their_classes():
     assert names(modules) == names(model)
     assert modules.get_submodule("2.1").type_name() == "torch.nn.modules.linear.Linear"
     assert modules(fl.randn(5, 3)).shape == (5, 4)
+
+
+class Weighed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x, *, k):
+        return {"out": self.layer(x) * k, "in": x}
+
+
+class CalledTwice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Weighed(), Weighed()
+
+    def forward(self, x):
+        y = self.first(x, k=fl.ones(1))["out"]
+        y = self.second(y, k=fl.ones(1) * 2)["out"]
+        return y + self.first(y, k=fl.ones(1))["out"]
+
+
+@pytest.mark.parametrize("preserved", [(), ("first",)])
+def test_modules_that_hold_others_are_shared_between_calls(preserved):
+    model, x = CalledTwice(), fl.ones(1, 2)
+    program = export(model, (x,), preserve_module_call_signature=preserved)
+    parts = unflatten(program)
+    assert [name for name, _ in parts.named_modules()] == ["", "first", "first.layer", "second", "second.layer"]
+    assert fl.equal(parts(x), model(x))
