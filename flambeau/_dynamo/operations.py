@@ -133,7 +133,8 @@ def binary(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
         if size_floats.apply_to(_OPERATORS[base][1], left, right):
             return native(tracer.builder.call_number, _OPERATORS[base][1], left, right)
         if left_type is SymInt or right_type is SymInt:
-            inexact = symbol in _INEXACT and not (base == "**" and type(right) is int and right >= 0)
+            exact_by_number = base in ("**", "<<", ">>") and type(right) is int and right >= 0
+            inexact = symbol in _INEXACT and not exact_by_number
             return _symbolic_binary(function, plain if inexact else None, left, right)
         return native(function, left, right)
     if left_type is TracedTensor or right_type is TracedTensor:

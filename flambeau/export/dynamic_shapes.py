@@ -162,18 +162,44 @@ class AdditionalInputs:
 
         def sizes(first: Any, *others: Any) -> Any:
             if not isinstance(first, fl.Tensor):
-                return Dim.DYNAMIC if type(first) is int and any(o != first for o in others) else None
+                if all(o == first for o in others):
+                    return None
+                if type(first) is not int:
+                    raise ValueError(
+                        "[export] expected tensors and integers to differ between inputs, got other values: they cannot be marked as"
+                        f" dynamic: {(first, *others)}"
+                    )
+                return Dim.DYNAMIC
             return tuple(
                 Dim.DYNAMIC if any(o.shape[d] != n for o in others) else None for d, n in enumerate(first.shape)
             )
 
-        shapes: dict[str, Any] = pytree.tree_map(sizes, *bound)
+        shapes: dict[str, Any] = _listed(pytree.tree_map(lambda *values: _Said(sizes(*values)), *bound))
         return shapes
 
     def verify(self, ep: Any) -> None:
         """Runs the program on all examples."""
         for args, kwargs in self._examples:
             ep.module()(*args, **kwargs)
+
+
+class _Said:
+    """What is said of one argument, which may be None: containers of the user's may leave out fields that are None."""
+
+    def __init__(self, shapes: Any) -> None:
+        self.shapes = shapes
+
+
+def _listed(value: Any) -> Any:
+    """What is said of arguments, with lists for containers of the user's."""
+    if isinstance(value, _Said):
+        return value.shapes
+    if type(value) in (tuple, list):
+        return type(value)(_listed(part) for part in value)
+    if isinstance(value, dict):
+        return {key: _listed(part) for key, part in value.items()}
+    registered = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
+    return value if registered is None else [_listed(part) for part in registered.flatten_fn(value)[0]]
 
 
 def sizes_by_leaf(arguments: dict[str, Any], dynamic_shapes: Any) -> dict[int, dict[int, Any]]:

@@ -108,3 +108,41 @@ def test_conditions_on_numbers_from_data_are_branches():
     for form in (program, program.run_decompositions()):
         assert form.module()(fl.ones(2), fl.tensor(1)).tolist() == [0.0, 0.0]
         assert form.module()(fl.ones(2), fl.tensor(4)).tolist() == [2.0, 2.0]
+
+
+@dataclasses.dataclass
+class Settings:
+    flag: bool
+    number: int
+    x: fl.Tensor
+
+
+fl.export.register_dataclass(Settings)
+
+
+class Configured(nn.Module):
+    def forward(self, settings):
+        return settings.x + settings.number
+
+
+def test_examples_say_what_varies_inside_containers():
+    examples, one = AdditionalInputs(), (Settings(True, 3, fl.ones(3)),)
+    examples.add((Settings(True, 4, fl.ones(4)),))
+    assert examples.dynamic_shapes(Configured(), one) == {"settings": [None, Dim.DYNAMIC, (Dim.DYNAMIC,)]}
+    program = export(Configured(), one, dynamic_shapes=examples)
+    assert program.module()(Settings(True, 9, fl.ones(2))).tolist() == [10.0, 10.0]
+    examples.add((Settings(False, 3, fl.ones(3)),))
+    with pytest.raises(ValueError, match="they cannot be marked as dynamic"):
+        examples.dynamic_shapes(Configured(), one)
+
+
+class Halves(nn.Module):
+    def forward(self, x):
+        n = x.shape[0]
+        return x[: n // 2], x[n >> 1 :], x[(n + 1) // 2 :], x[: n << 1]
+
+
+@pytest.mark.parametrize("dim", [Dim("n"), Dim("n", min=2), Dim.DYNAMIC])
+def test_parts_of_a_size_fit_into_it(dim):
+    program = export(Halves(), (fl.ones(8),), dynamic_shapes=({0: dim},))
+    assert [len(part) for part in program.module()(fl.ones(9))] == [4, 5, 4, 9]

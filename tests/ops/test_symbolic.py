@@ -17,7 +17,7 @@ from flambeau.ops.symbolic import (
     sym_max,
     sym_min,
 )
-from flambeau.ops.symbolic.expr import range_of
+from flambeau.ops.symbolic.expr import range_of, single_symbol
 
 
 @pytest.fixture
@@ -214,3 +214,18 @@ def test_plain_numbers_stay_plain(env):
     assert type(a * 0) is int
     assert fl.sym_max(2, 3) == 3
     assert isinstance(a, fl.SymInt)
+
+
+def test_bounds_of_quotients_hold_every_value(env):
+    """Sums of sizes and of their quotients, against all values for small sizes."""
+    rng = random.Random(0)
+    a, b = sizes(env, 3, 4)
+    for _ in range(200):
+        e = a * rng.randint(-3, 3) + b * 2
+        for _ in range(2):
+            e = e + (rng.choice((a, b, a + b, a * 3)) + rng.randint(-3, 3)) // rng.randint(1, 5) * rng.randint(-4, 4)
+        low, high = range_of(e.expr)
+        for x in range(12):
+            for y in range(12):
+                assert low <= evaluate(e.expr, {single_symbol(a.expr): x, single_symbol(b.expr): y}) <= high
+    assert range_of((a - a // 2).expr)[0] == 0

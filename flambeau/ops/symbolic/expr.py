@@ -11,7 +11,7 @@ sizes like others.
 
 from __future__ import annotations
 
-from math import gcd, inf
+from math import gcd, inf, lcm
 from typing import Any, Union
 
 Number = Union[int, float]  # an int, or an infinity as the end of a range
@@ -544,7 +544,37 @@ def bounds(e: Expr, known: dict[Atom, tuple[Number, Number]] | None) -> tuple[Nu
             ends = (0, _times(factor, divisor_high - 1))
             other_low, other_high = other_low + min(ends), other_high + max(ends)
         low, high = max(low, other_low), min(high, other_high)
+    quotients = [monomial for monomial in e.terms if _is_quotient(monomial)]
+    if quotients and (low == -inf or high == inf):
+        return max(low, _without_quotients(e, quotients, known, -1)), min(
+            high, _without_quotients(e, quotients, known, 1)
+        )
     return low, high
+
+
+def _is_quotient(monomial: Monomial) -> bool:
+    """Whether a monomial is a // b, for a positive number b."""
+    if len(monomial) != 1 or monomial[0].kind != "floordiv":
+        return False
+    divisor = monomial[0].args[1]
+    return divisor.is_constant and divisor.constant > 0
+
+
+def _without_quotients(
+    e: Expr, quotients: list[Monomial], known: dict[Atom, tuple[Number, Number]] | None, sign: int
+) -> Number:
+    """A lower bound (for the sign -1) or an upper one: a // b is between (a - b + 1) / b and a / b."""
+    whole = lcm(*(monomial[0].args[1].constant for monomial in quotients))
+    relaxed = scale(e, whole)
+    for monomial in quotients:
+        (a, b), value = monomial[0].args, e.terms[monomial]
+        end = a if (value > 0) == (sign > 0) else a - (b.constant - 1)
+        exact = _intern({monomial: value * whole})
+        relaxed = add(subtract(relaxed, exact), scale(end, value * (whole // b.constant)))
+    low, high = bounds(relaxed, known)
+    if sign > 0:
+        return high if high in (inf, -inf) else high // whole
+    return low if low in (inf, -inf) else -(-low // whole)
 
 
 def _plain_bounds(e: Expr, known: dict[Atom, tuple[Number, Number]] | None) -> tuple[Number, Number]:
