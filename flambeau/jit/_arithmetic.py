@@ -15,10 +15,7 @@ from typing import Any
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 _MODULUS = 2**64
 _SPECIFIER = re.compile("%[^a-zA-Z%]*([a-zA-Z%])")
-# The name of a function of the math module as NumPy has it, where the names differ.
-_NUMPY_NAMES = {"pow": "float_power", "atan2": "arctan2", "remainder": "fmod"} | {
-    f"a{name}": f"arc{name}" for name in "sin cos tan sinh cosh tanh".split()
-}
+_SPECIFIER = re.compile("%[^a-zA-Z%]*([a-zA-Z%])")
 
 
 def wrap(value: int) -> int:
@@ -118,8 +115,9 @@ def rounded(x: Any) -> float:
 def _numpy_result(name: str, *args: Any) -> Any:
     import numpy
 
+    function = getattr(numpy, name, None) or getattr(numpy, f"arc{name[1:]}")  # as older releases name inverses
     with numpy.errstate(all="ignore"):
-        return getattr(numpy, name)(*args).item()
+        return function(*args).item()
 
 
 def real_function(name: str) -> Callable[..., Any]:
@@ -130,7 +128,7 @@ def real_function(name: str) -> Callable[..., Any]:
         try:
             return function(*args)
         except (ValueError, OverflowError, ZeroDivisionError):
-            return _numpy_result(_NUMPY_NAMES.get(name, name), *map(float, args))
+            return _numpy_result(name, *map(float, args))
 
     return call
 
@@ -167,7 +165,14 @@ def log_gamma(x: float) -> float:
         return math.inf
 
 
-_real_power, _real_logarithm = real_function("pow"), real_function("log")
+def _real_power(a: float, b: float) -> float:
+    try:
+        return math.pow(a, b)
+    except (ValueError, OverflowError):
+        return _numpy_result("float_power", a, b)  # type: ignore[no-any-return]
+
+
+_real_logarithm = real_function("log")
 
 
 # ---------------------------------------------------------------------------------------------- text

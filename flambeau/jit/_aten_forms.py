@@ -429,6 +429,10 @@ def aten__unique2(x: Any, sort: bool = True, inverse: bool = False, counts: bool
     return values, indices, numbers
 
 
+def aten__lu_with_info(x: Any, pivot: bool = True, check_errors: bool = True) -> Any:
+    return flambeau.linalg.lu_factor_ex(x, pivot=pivot, check_errors=check_errors)
+
+
 def aten_tensordot(a: Any, b: Any, first: Any, second: Any) -> Any:
     return flambeau.tensordot(a, b, (first, second))
 

@@ -28,7 +28,7 @@ class JitError(RuntimeError):
     """Raised by a program: `jit.Error`."""
 
 
-_BINARY = {
+SYMBOLS = {
     "add": "+",
     "sub": "-",
     "mul": "*",
@@ -151,10 +151,13 @@ class Lowering:
         kinds = [v.type() for v in node._inputs]
         scalars = len(inputs) == 2 and all(k in _SCALARS and k != T.BOOL for k in kinds)
         integers = scalars and kinds[0] == kinds[1] == T.INT
-        if scalars and name in _BINARY and node._kind.startswith("aten") and (integers or name != "floordiv"):
+        if scalars and name in SYMBOLS and node._kind.startswith("aten") and (integers or name != "floordiv"):
             self._scalar_operator(
-                node, depth, f"{inputs[0]} {_BINARY[name]} {inputs[1]}", integers and name in _GROWING
+                node, depth, f"{inputs[0]} {SYMBOLS[name]} {inputs[1]}", integers and name in _GROWING
             )
+            return
+        if isinstance(node.call, Signature) and node.call.arguments and node.call.arguments[-1].name == "out":
+            self._tensor_operator(node, depth, name)
             return
         function = _builtins.plain_implementation(node) or _builtins.adapted_implementation(node)
         if function is not None:

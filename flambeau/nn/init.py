@@ -23,18 +23,18 @@ _LINEAR = frozenset(
 )
 
 
-def _no_grad_uniform_(tensor: Tensor, a: float, b: float, generator: Any = None) -> Tensor:
+def _no_grad_uniform_(tensor: Tensor, a: float, b: float, generator: fl.Generator | None = None) -> Tensor:
     with fl.no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
-def _no_grad_normal_(tensor: Tensor, mean: float, std: float, generator: Any = None) -> Tensor:
+def _no_grad_normal_(tensor: Tensor, mean: float, std: float, generator: fl.Generator | None = None) -> Tensor:
     with fl.no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
 def _no_grad_trunc_normal_(
-    tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any = None
+    tensor: Tensor, mean: float, std: float, a: float, b: float, generator: fl.Generator | None = None
 ) -> Tensor:
     """Uniform numbers between the distribution's values at the ends, sent through its inverse."""
 
@@ -87,7 +87,7 @@ def calculate_gain(nonlinearity: str, param: int | float | None = None) -> float
     return _GAINS[nonlinearity]
 
 
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: fl.Generator | None = None) -> Tensor:
     """Fill with uniform numbers from [a, b].
 
     - tensor: filled in place; a, b: the range; generator.
@@ -98,7 +98,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     return _no_grad_uniform_(tensor, a, b, generator)
 
 
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: fl.Generator | None = None) -> Tensor:
     """Fill with normal numbers.
 
     - tensor: filled in place; mean, std; generator.
@@ -110,7 +110,12 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 
 
 def trunc_normal_(
-    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: fl.Generator | None = None,
 ) -> Tensor:
     """Fill with normal numbers that are drawn again outside of [a, b].
 
@@ -197,18 +202,21 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 def _calculate_fan_in_and_fan_out(tensor: Tensor) -> tuple[int, int]:
     if tensor.dim() < 2:
         raise ValueError(f"[init] expected at least 2 dimensions to count fan in and fan out, got {tensor.dim()}")
-    field = math.prod(tensor.shape[2:])
+    field = 1
+    for size in tensor.shape[2:]:
+        field *= size
     return tensor.shape[1] * field, tensor.shape[0] * field
 
 
 def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
     wanted = mode.lower()
     if wanted not in ("fan_in", "fan_out"):
-        raise ValueError(f"[init] expected mode 'fan_in' or 'fan_out', got {mode!r}")
-    return _calculate_fan_in_and_fan_out(tensor)[wanted == "fan_out"]
+        raise ValueError(f"[init] expected mode 'fan_in' or 'fan_out', got '{mode}'")
+    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
+    return fan_out if wanted == "fan_out" else fan_in
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: fl.Generator | None = None) -> Tensor:
     """Fill uniformly from +-gain * sqrt(6 / (fan_in + fan_out)).
 
     - tensor: at least two dimensions, filled in place; gain; generator.
@@ -221,7 +229,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
     return _no_grad_uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: fl.Generator | None = None) -> Tensor:
     """Fill with normal numbers of deviation gain * sqrt(2 / (fan_in + fan_out)).
 
     - tensor: at least two dimensions, filled in place; gain; generator.
@@ -242,7 +250,11 @@ def _kaiming_std(name: str, tensor: Tensor, a: float, mode: str, nonlinearity: s
 
 
 def kaiming_uniform_(
-    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: fl.Generator | None = None,
 ) -> Tensor:
     """Fill uniformly from +-gain * sqrt(3 / fan).
 
@@ -260,7 +272,11 @@ def kaiming_uniform_(
 
 
 def kaiming_normal_(
-    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
+    tensor: Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: fl.Generator | None = None,
 ) -> Tensor:
     """Fill with normal numbers of deviation gain / sqrt(fan).
 
@@ -274,7 +290,7 @@ def kaiming_normal_(
     return tensor if std is None else _no_grad_normal_(tensor, 0.0, std, generator)
 
 
-def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: fl.Generator | None = None) -> Tensor:
     """Fill with an orthogonal matrix.
 
     - tensor: at least two dimensions, filled in place; gain; generator.
@@ -296,7 +312,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         return tensor.mul_(gain)
 
 
-def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: fl.Generator | None = None) -> Tensor:
     """Fill with normal numbers and, in each column, a share of zeros.
 
     - tensor: two dimensions, filled in place; sparsity: the share; std; generator.

@@ -11,7 +11,7 @@ from typing import Any
 import flambeau as fl
 from flambeau.jit import _types as T
 from flambeau.jit._ir import Block, Graph, Node, Value
-from flambeau.jit._lower import Lowering
+from flambeau.jit._lower import SYMBOLS, Lowering
 from flambeau.jit._passes import fold_branches, inlined
 
 _NUMBERS = {T.INT: "int64", T.FLOAT: "float32", T.BOOL: "bool"}
@@ -21,11 +21,6 @@ _NUMBERS = {T.INT: "int64", T.FLOAT: "float32", T.BOOL: "bool"}
 _READS = {
     "aten::Int": "int64", "aten::IntImplicit": "int64", "aten::Float": "float32", "aten::FloatImplicit": "float32",
     "aten::Bool": "bool", "aten::ScalarImplicit": None, "aten::item": None,
-}  # fmt: skip
-# Operators on numbers by the functions on tensors.
-_ON_TENSORS = {
-    "__not__": "logical_not", "__and__": "logical_and", "__or__": "logical_or", "remainder": "remainder", "div": "true_divide",
-    "floordiv": "floor_divide", "neg": "neg", "pow": "pow", "max": "maximum", "min": "minimum", "abs": "abs",
 }  # fmt: skip
 
 
@@ -201,10 +196,10 @@ class _HigherOrder(Lowering):
             if node._kind in _READS:
                 self.assign(node, depth, f"{self.bind(_tensor, 'tensor')}({inputs[0]}, {_READS[node._kind]!r})")
                 return
-            if name in _ON_TENSORS:
-                self.assign(
-                    node, depth, f"{self.bind(_of_tensors, 'of_tensors')}({_ON_TENSORS[name]!r}, {', '.join(inputs)})"
-                )
+            function = _tensor_function(name, node._outputs[0].type())
+            if function is not None:
+                arguments = ", ".join([repr(function), *inputs])
+                self.assign(node, depth, f"{self.bind(_of_tensors, 'of_tensors')}({arguments})")
                 return
         super().operator(node, depth)
 
@@ -218,6 +213,18 @@ def _tensor(value: Any, dtype: str | None) -> Any:
         value = value if value.ndim == 0 else value.reshape(())
         return value if dtype is None else value.to(getattr(fl, dtype))
     return fl.full((), value, dtype=None if dtype is None else getattr(fl, dtype))
+
+
+def _tensor_function(name: str, kind: T.JitType) -> str | None:
+    """The function on tensors for an operator on numbers; None where Python's operator works on both."""
+    if name == "floordiv":
+        return "floor_divide"
+    if name in SYMBOLS:
+        return None
+    if name.startswith("__"):
+        name = f"{'logical' if kind == T.BOOL else 'bitwise'}_{name.strip('_')}"
+    name = f"{name}imum" if name in ("max", "min") else name
+    return name if hasattr(fl, name) else None
 
 
 def _of_tensors(name: str, *values: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import cmath
+import collections
 import enum
 import math
 import types
@@ -616,6 +617,8 @@ def _class_value(e: Emitter, cls: type, node: Any) -> Sugared:
         return NamedTupleRef(type_of_named_tuple(cls))
     if cls is flambeau.Size:
         return Special("list")
+    if cls is collections.OrderedDict:
+        return Special("dict")
     if issubclass(cls, BaseException):
         return ExceptionRef(cls)
     if issubclass(cls, Module):

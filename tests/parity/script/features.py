@@ -1,6 +1,7 @@
 """Features of the language for the exchange of archives: interfaces, hooks, properties, classes, enumerations, containers."""
 
 # ruff: noqa: B007, C416, E731, F403, F405, RUF012, UP031
+import collections
 import enum
 import math
 from typing import *
@@ -390,10 +391,30 @@ class Named(nn.Module):
         return x, name in self.layers, "q" in self.layers
 
 
-def choices(x):
-    product = torch.tensordot(x, x, dims=([1], [1]))
+def factors(x):
+    values, counts = torch.unique(x, return_counts=True)
     spectrum = torch.view_as_real(torch.stft(x.flatten(), 4, window=torch.ones(4), return_complex=True))
-    return product, spectrum, x.where(x > 1, torch.zeros_like(x)), torch.lu(x)[0]
+    return torch.tensordot(x, x, dims=([1], [1])), torch.lu(x)[0], values, counts, spectrum
+
+
+def replaced(x):
+    return x.where(x > 1, torch.zeros_like(x))
+
+
+def outs(x):
+    sums = torch.zeros_like(x)
+    torch.add(x, x, alpha=2, out=sums)
+    product = torch.empty(2, 2)
+    torch.matmul(x, x, out=product)
+    return sums, product
+
+
+def ordered(x):
+    pairs = collections.OrderedDict([("b", x), ("a", x + 1)])
+    names: List[str] = []
+    for name in pairs:
+        names.append(name)
+    return names, pairs["a"]
 
 
 one = lambda: (torch.ones(2),)
@@ -415,11 +436,14 @@ CASES = [
     ("tolist", lambda: tolist, one),
     ("anyt", lambda: anyt, lambda: ("a",)),
     ("classes", lambda: classes, lambda: (4,)),
+    ("factors", lambda: factors, lambda: (torch.tensor([[1.0, 2.0], [2.0, 5.0]]),)),
+    ("outs", lambda: outs, lambda: (torch.ones(2, 2),)),
+    ("ordered", lambda: ordered, one),
     ("shared", lambda: shared, lambda: (4,)),
     ("kept", Kept, lambda: (4,)),
     ("edges", lambda: edges, lambda: (3, 2.5)),
     ("texts", lambda: texts, lambda: (3.0, 4)),
     ("texts2", lambda: texts, lambda: (0.1, 4)),
     ("named", Named, lambda: (torch.ones(2), "y")),
-    ("choices", lambda: choices, lambda: (torch.tensor([[1.0, 2.0], [2.0, 4.0]]),)),
+    ("replaced", lambda: replaced, one),
 ]
