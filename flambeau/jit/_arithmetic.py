@@ -15,7 +15,6 @@ from typing import Any
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 _MODULUS = 2**64
 _SPECIFIER = re.compile("%[^a-zA-Z%]*([a-zA-Z%])")
-_SPECIFIER = re.compile("%[^a-zA-Z%]*([a-zA-Z%])")
 
 
 def wrap(value: int) -> int:
@@ -169,7 +168,7 @@ def _real_power(a: float, b: float) -> float:
     try:
         return math.pow(a, b)
     except (ValueError, OverflowError):
-        return _numpy_result("float_power", a, b)  # type: ignore[no-any-return]
+        return _numpy_result("float_power", a, b)
 
 
 _real_logarithm = real_function("log")
