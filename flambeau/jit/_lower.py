@@ -156,9 +156,6 @@ class Lowering:
                 node, depth, f"{inputs[0]} {SYMBOLS[name]} {inputs[1]}", integers and name in _GROWING
             )
             return
-        if isinstance(node.call, Signature) and node.call.arguments and node.call.arguments[-1].name == "out":
-            self._tensor_operator(node, depth, name)
-            return
         function = _builtins.plain_implementation(node) or _builtins.adapted_implementation(node)
         if function is not None:
             self.assign(node, depth, f"{self.bind(function, name)}({', '.join(inputs)})")

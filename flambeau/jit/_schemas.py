@@ -297,18 +297,6 @@ def signatures(name: str) -> list[Signature]:
     return overloads
 
 
-def out_signatures(name: str) -> list[Signature]:
-    """The forms of an operator that write to `out`, where its result is one new tensor."""
-    forms = []
-    for plain in signatures(name):
-        if plain.is_mutable or [r.type for r in plain.returns] != [T.TENSOR]:
-            continue
-        overload = "out" if plain.overload_name in ("", "Tensor") else f"{plain.overload_name}_out"
-        out = Argument("out", T.TENSOR, kwarg_only=True, written=True)
-        forms.append(Signature(plain.name, overload, [*plain.arguments, out], plain.returns))
-    return forms
-
-
 def _registered(name: str) -> list[Signature]:
     """Operators that the table of signatures lacks: those of libraries, and our own."""
     from flambeau import _ops

@@ -21,7 +21,7 @@ from flambeau.jit._frontend.sugar import (
     Zipped,
 )
 from flambeau.jit._ir import Value
-from flambeau.jit._schemas import Match, Signature, convert, match_any, out_signatures, signatures
+from flambeau.jit._schemas import Match, Signature, convert, match_any, signatures
 
 # Operators of a number and a tensor, which ATen has for a tensor and a number only: what is done to the tensor first, and
 # the operator of both the other way round.
@@ -118,8 +118,6 @@ class Calls:
             tensor = self.operator(unary, [args[1]], node) if unary else args[1]
             args = [tensor, args[0]]
         candidates = signatures(name)
-        if "out" in kwargs:
-            candidates = [*out_signatures(name), *candidates]
         if not candidates:
             raise self.error(
                 node,
