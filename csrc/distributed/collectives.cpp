@@ -172,7 +172,8 @@ void Collectives::all_reduce(Fingerprint what, const std::vector<Piece>& pieces,
   // Block by block, so that it stays in the cache: each rank reduces its share, then all shares are handed
   // round.
   const int64_t block = static_cast<int64_t>(presence_.segment().slot_bytes());
-  std::vector<const void*> sources(ranks);
+  std::vector<const char*> sources(ranks);
+  std::vector<const void*> parts(ranks);
   for (int64_t start = 0; start < bytes; start += block) {
     const int64_t size = std::min(block, bytes - start);
     const int64_t share = (size / ranks + 63) / 64 * 64;
@@ -185,12 +186,12 @@ void Collectives::all_reduce(Fingerprint what, const std::vector<Piece>& pieces,
     for (int rank = 0; rank < ranks; ++rank)
       if (rank != own) data.read(start + begin_of(rank), bytes_of(rank), slot + begin_of(rank));
     meet(what, limit);
+    for (int rank = 0; rank < ranks; ++rank) sources[rank] = slot_of(rank) + first;
+    char* reduced = next_slot() + first;
     data.each(start + first, bytes_of(own), [&](char* at, int64_t offset, int64_t part) {
-      for (int rank = 0; rank < ranks; ++rank)
-        sources[rank] = rank == own ? at : slot_of(rank) + first + offset;
-      reduce(at, sources.data(), ranks, part / item, what.dtype, what.reduction);
+      for (int rank = 0; rank < ranks; ++rank) parts[rank] = rank == own ? at : sources[rank] + offset;
+      reduce(at, parts.data(), ranks, part / item, what.dtype, what.reduction, reduced + offset);
     });
-    data.read(start + first, bytes_of(own), next_slot() + first);
     meet(what, limit);
     for (int rank = 0; rank < ranks; ++rank)
       if (rank != own) data.write(start + begin_of(rank), bytes_of(rank), slot_of(rank) + begin_of(rank));

@@ -6,6 +6,7 @@
 namespace fl::dist {
 
 void Work::wait(Milliseconds timeout) {
+  awaited_.store(true, std::memory_order_relaxed);
   std::unique_lock<std::mutex> lock(mutex_);
   const auto is_done = [&] { return done_.load(); };
   if (timeout.count() < 0)

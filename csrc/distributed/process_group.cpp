@@ -144,12 +144,14 @@ void ProcessGroup::run() {
     queue_.pop_front();
     lock.unlock();
     std::exception_ptr error;
+    awaited = &task.work->awaited();
     try {
       std::lock_guard<std::mutex> running(running_);
       task.body(Limit::after(task.mode.timeout));
     } catch (...) {
       error = std::current_exception();
     }
+    awaited = nullptr;
     task.body = nullptr;
     pending_.fetch_sub(1);
     task.work->finish(error);

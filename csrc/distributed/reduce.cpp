@@ -1,6 +1,7 @@
 #include "distributed/reduce.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace fl::dist {
 
@@ -24,7 +25,7 @@ T combine(T a, T b) {
 }
 
 template <Reduction reduction, class T>
-void run(void* to, const void* const* sources, int count, int64_t elements) {
+void run(void* to, const void* const* sources, int count, int64_t elements, void* also) {
   using A = Accumulator<T>;
   A sums[kBlock];
   for (int64_t begin = 0; begin < elements; begin += kBlock) {
@@ -39,35 +40,37 @@ void run(void* to, const void* const* sources, int count, int64_t elements) {
       for (int64_t i = 0; i < n; ++i) sums[i] = static_cast<A>(sums[i] / static_cast<A>(count));
     T* result = static_cast<T*>(to) + begin;
     for (int64_t i = 0; i < n; ++i) result[i] = static_cast<T>(sums[i]);
+    if (also) std::memcpy(static_cast<T*>(also) + begin, result, static_cast<size_t>(n) * sizeof(T));
   }
 }
 
 template <class T>
-void choose(void* to, const void* const* sources, int count, int64_t elements, Reduction reduction) {
+void choose(void* to, const void* const* sources, int count, int64_t elements, Reduction reduction,
+            void* also) {
   switch (reduction) {
     case Reduction::Average:
-      return run<Reduction::Average, T>(to, sources, count, elements);
+      return run<Reduction::Average, T>(to, sources, count, elements, also);
     case Reduction::Product:
-      return run<Reduction::Product, T>(to, sources, count, elements);
+      return run<Reduction::Product, T>(to, sources, count, elements, also);
     case Reduction::Min:
-      if constexpr (!is_complex_type<T>) return run<Reduction::Min, T>(to, sources, count, elements);
+      if constexpr (!is_complex_type<T>) return run<Reduction::Min, T>(to, sources, count, elements, also);
       break;
     case Reduction::Max:
-      if constexpr (!is_complex_type<T>) return run<Reduction::Max, T>(to, sources, count, elements);
+      if constexpr (!is_complex_type<T>) return run<Reduction::Max, T>(to, sources, count, elements, also);
       break;
     case Reduction::And:
-      if constexpr (std::is_integral_v<T>) return run<Reduction::And, T>(to, sources, count, elements);
+      if constexpr (std::is_integral_v<T>) return run<Reduction::And, T>(to, sources, count, elements, also);
       break;
     case Reduction::Or:
-      if constexpr (std::is_integral_v<T>) return run<Reduction::Or, T>(to, sources, count, elements);
+      if constexpr (std::is_integral_v<T>) return run<Reduction::Or, T>(to, sources, count, elements, also);
       break;
     case Reduction::Xor:
-      if constexpr (std::is_integral_v<T>) return run<Reduction::Xor, T>(to, sources, count, elements);
+      if constexpr (std::is_integral_v<T>) return run<Reduction::Xor, T>(to, sources, count, elements, also);
       break;
     default:
       break;
   }
-  return run<Reduction::Sum, T>(to, sources, count, elements);
+  return run<Reduction::Sum, T>(to, sources, count, elements, also);
 }
 
 // Booleans are bytes 0 and 1: sums and maxima are "or", products and minima "and".
@@ -100,22 +103,22 @@ void check_reduction(const char* op, DType dtype, Reduction reduction) {
 }
 
 void reduce(void* to, const void* const* sources, int count, int64_t elements, DType dtype,
-            Reduction reduction) {
+            Reduction reduction, void* also) {
   switch (dtype) {
     case DType::Bool:
-      return choose<uint8_t>(to, sources, count, elements, of_booleans(reduction));
+      return choose<uint8_t>(to, sources, count, elements, of_booleans(reduction), also);
     case DType::UInt16:
-      return choose<uint16_t>(to, sources, count, elements, reduction);
+      return choose<uint16_t>(to, sources, count, elements, reduction, also);
     case DType::UInt32:
-      return choose<uint32_t>(to, sources, count, elements, reduction);
+      return choose<uint32_t>(to, sources, count, elements, reduction, also);
     case DType::UInt64:
-      return choose<uint64_t>(to, sources, count, elements, reduction);
+      return choose<uint64_t>(to, sources, count, elements, reduction, also);
     default:
       break;
   }
   dispatch(dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    if constexpr (!std::is_same_v<T, bool>) choose<T>(to, sources, count, elements, reduction);
+    if constexpr (!std::is_same_v<T, bool>) choose<T>(to, sources, count, elements, reduction, also);
   });
 }
 

@@ -1,6 +1,7 @@
 #include "distributed/reducer.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "core/changes.h"
 #include "dispatch/kernel.h"
@@ -44,6 +45,12 @@ void clear(const Tensor& t) {
 Tensor dense_values(const Tensor& t) {
   static const Operator& op = OperatorTable::get().at("_sparse_to_dense");
   return t->sparse ? call_tensor(op, t) : t;
+}
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 // Whether the values of a gradient lie in memory as everybody's do.
@@ -130,6 +137,7 @@ void Reducer::set_memory(int bucket, Tensors views, Tensor used) {
 void Reducer::start_pass() {
   running_ = true;
   next_ = 0;
+  first_start_ = 0;
   ++passes_;
   order_.clear();
   std::fill(seen_.begin(), seen_.end(), 0);
@@ -212,6 +220,7 @@ void Reducer::start(int number) {
   const NoGrad no_grad;
   Bucket& bucket = buckets_[number];
   bucket.started = true;
+  if (!first_start_) first_start_ = now();
   if (!pass_.group) {
     if (bucket.used.defined()) {
       Tensor used = empty(bucket.used.sizes(), {DType::Double, Device{}});
@@ -241,6 +250,7 @@ void Reducer::start(int number) {
 
 void Reducer::start_rest() {
   if (std::exchange(skipping_, false)) return;
+  backward_end_ = now();
   for (; next_ < buckets_.size(); ++next_) {
     Bucket& bucket = buckets_[next_];
     for (size_t place = 0; place < bucket.indices.size() && !pass_.group; ++place)

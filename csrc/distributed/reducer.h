@@ -52,6 +52,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void hand_out(int bucket, bool as_view, bool counted);
   // Parameters in the order in which their gradients were there; empty when one had none.
   std::vector<int> order() const;
+  // Nanoseconds of the system's clock: when the last pass started its first reduction, and when its backward
+  // was through.
+  std::pair<int64_t, int64_t> times() const { return {first_start_, backward_end_}; }
   // From now on a gradient is there when it came as often as in the last pass.
   void expect_repeats() { expected_ = seen_; }
 
@@ -90,6 +93,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   size_t next_ = 0;                          // the bucket that starts next
   bool running_ = false, skipping_ = false;  // a backward pass is followed, or left alone
   int32_t passes_ = 0;
+  int64_t first_start_ = 0, backward_end_ = 0;
 };
 
 }  // namespace fl::dist

@@ -19,6 +19,7 @@
 namespace fl::dist {
 
 void (*on_waiting)() = nullptr;
+thread_local const std::atomic<bool>* awaited = nullptr;
 
 const char* name_of(Collective op) {
   constexpr const char* names[] = {"none",           "barrier",    "broadcast", "all_reduce",
@@ -122,7 +123,9 @@ Segment::~Segment() {
 Presence::Presence(std::unique_ptr<Segment> segment, int rank, std::string name)
     : segment_(std::move(segment)), rank_(rank), name_(std::move(name)), processes_(segment_->ranks(), -1) {
   // With fewer cores than ranks the one who is waited for may need this core.
-  spins_ = available_cores() < segment_->ranks() ? 20 : 2000;
+  const int cores = available_cores();
+  spins_ = cores < segment_->ranks() ? 20 : 2000;
+  background_spins_ = cores < 2 * segment_->ranks() ? 20 : spins_;
   if (rank_ == 0) {
     char* text = segment_->header().name;
     std::strncpy(text, name_.c_str(), sizeof(Header::name) - 1);

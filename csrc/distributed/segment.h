@@ -134,6 +134,10 @@ constexpr Milliseconds kPatience{4000};  // after which a wait is reported
 // binding.
 extern void (*on_waiting)();
 
+// While this thread carries out an operation in the background: whether somebody waits for it by now. Null in
+// the foreground.
+extern thread_local const std::atomic<bool>* awaited;
+
 // A rank's view of its segment: signalling and waiting.
 class Presence {
  public:
@@ -160,7 +164,8 @@ class Presence {
   template <class Ready>
   void wait(int peer, const Fingerprint& what, Clock::time_point deadline, Milliseconds timeout,
             Ready ready) const {
-    for (int i = 0; i < spins_; ++i) {
+    const bool behind = awaited && !awaited->load(std::memory_order_relaxed);
+    for (int i = 0; i < (behind ? background_spins_ : spins_); ++i) {
       if (ready()) return;
       __builtin_ia32_pause();
     }
@@ -213,6 +218,7 @@ class Presence {
   int rank_;
   std::string name_;
   int spins_ = 0;
+  int background_spins_ = 0;            // while the process computes: its core is better used by that
   mutable std::vector<int> processes_;  // a pidfd for each rank, opened at the first need
 };
 

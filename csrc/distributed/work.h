@@ -16,6 +16,7 @@ class Work {
 
   // Raises the operation's error, or Failure::Timeout when it is not done in time (no limit when negative).
   void wait(Milliseconds timeout);
+  const std::atomic<bool>& awaited() const { return awaited_; }  // somebody has called wait()
   bool done() const { return done_.load(std::memory_order_acquire); }
   std::exception_ptr error() const;
   // Calls `callback` when the operation is done, at once when it is done already.
@@ -28,7 +29,7 @@ class Work {
  private:
   mutable std::mutex mutex_;
   std::condition_variable finished_;
-  std::atomic<bool> done_{false};
+  std::atomic<bool> done_{false}, awaited_{false};
   std::exception_ptr error_;
   std::vector<std::function<void()>> callbacks_;
 };

@@ -11,6 +11,8 @@ Where backward raises an error on one process, the others get one from the bucke
 from __future__ import annotations
 
 import enum
+import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +25,9 @@ from flambeau.distributed._types import ReduceOp, Work
 __all__ = ["BuiltinCommHookType", "GradBucket", "Logger", "Reducer"]
 
 _DEFAULT_FIRST_BUCKET_BYTES = 1024 * 1024
+_PIECE_BYTES = 1024 * 1024  # of gradients that are reduced where they lie, inside a bucket
 Tensor = flambeau.Tensor
+_NAMES_OF_DTYPES = {flambeau.float32: "float", flambeau.float64: "double"}  # in the facts of `Logger`
 
 
 class BuiltinCommHookType(enum.Enum):
@@ -174,6 +178,41 @@ def _verify_params_across_processes(group: ProcessGroup, tensors: Sequence[Tenso
                 )
 
 
+class _Timing:
+    """When forward, backward and the reduction of gradients ran, in nanoseconds: of the last training step, and on average."""
+
+    def __init__(self) -> None:
+        self.forward_start = self.forward_end = self.communication_end = 0
+        self._steps = 0
+        self._last: dict[str, int] = {}
+        self._sums: dict[str, int] = {}
+
+    def add(self, communication_start: int, backward_end: int) -> None:
+        """A step is complete."""
+        durations = {
+            "forward_compute_time": self.forward_end - self.forward_start,
+            "backward_compute_time": backward_end - self.forward_end,
+            "backward_comm_time": self.communication_end - communication_start,
+            "backward_compute_comm_overlap_time": max(
+                0, min(backward_end, self.communication_end) - communication_start
+            ),
+        }
+        if not self.forward_end or not communication_start:
+            return
+        self._steps += 1
+        self._sums = {name: self._sums.get(name, 0) + value for name, value in durations.items()}
+        self._last = durations | {
+            "forward_compute_time_start": self.forward_start,
+            "backward_compute_time_start": self.forward_end,
+            "backward_compute_time_end": backward_end,
+            "backward_comm_time_start": communication_start,
+            "backward_comm_time_end": self.communication_end,
+        }
+
+    def facts(self) -> dict[str, int]:
+        return self._last | {f"avg_{name}": value // self._steps for name, value in self._sums.items()}
+
+
 class Reducer:
     """Averages the gradients of parameters over a group. `static_graph`: gradients come as often in every pass."""
 
@@ -195,10 +234,12 @@ class Reducer:
         self.backwards = 0
         self.rebuilt = False
         self._repeats = False  # gradients came twice in one pass
+        self.timing = _Timing()
         self.enabled = True  # False: gradients are only accumulated
         self._limits = [min(first_bucket_bytes, bucket_bytes), bucket_bytes]
         self._shared = self._memory_is_shared()
         self._native = native.make_reducer(self, self.parameters)
+        self._in_place = False  # what the native reducer has are pieces
         self._assign(list(range(len(self.parameters)))[::-1])
 
     def _memory_is_shared(self) -> bool:
@@ -209,10 +250,19 @@ class Reducer:
 
     def _assign(self, order: list[int]) -> None:
         """Puts the parameters into buckets in this order."""
-        assigned, _ = _compute_bucket_assignment_by_size([self.parameters[i] for i in order], self._limits)
-        indices = [[order[i] for i in one] for one in assigned]
+        indices = self._divide(order, self._limits)
         self.buckets = [_Bucket(one, [self.parameters[i] for i in one]) for one in indices]
-        self._native.assign(indices)
+        self._pieces = self._divide(order, [min(limit, _PIECE_BYTES) for limit in self._limits])
+        self._hand_over()
+
+    def _divide(self, order: list[int], limits: list[int]) -> list[list[int]]:
+        assigned, _ = _compute_bucket_assignment_by_size([self.parameters[i] for i in order], limits)
+        return [[order[i] for i in one] for one in assigned]
+
+    def _hand_over(self) -> None:
+        """Tells the native reducer what is reduced together: whole buckets, or where gradients are reduced as they lie the
+        smaller pieces of them, which are still in the cache."""
+        self._native.assign(self._pieces if self._in_place else [bucket.indices for bucket in self.buckets])
         self._has_memory = False
 
     # ------------------------------------------------------------------------------------ during backward
@@ -226,6 +276,9 @@ class Reducer:
         if self.group.superseded or not self.enabled:
             return None
         in_place = self._shared and self.hook is None and not self.as_view
+        if in_place != self._in_place:
+            self._in_place = in_place
+            self._hand_over()
         if not in_place and not self._has_memory:
             self._has_memory = True
             for number, bucket in enumerate(self.buckets):
@@ -251,26 +304,30 @@ class Reducer:
 
     def _finish(self) -> None:
         self.backwards += 1
-        repeats = [number for number in range(len(self.buckets)) if self._native.repeats(number)]
-        for number in range(len(self.buckets)):
+        count = len(self._pieces if self._in_place else self.buckets)
+        repeats = [number for number in range(count) if self._native.repeats(number)]
+        for number in range(count):
             self._wait(number)
         for number in repeats:
             self._native.repeat(number)
             self._wait(number)
-        for number in range(len(self.buckets)):
+        self.timing.communication_end = time.time_ns()
+        for number in range(count):
             # With a hook there are no counts: every parameter counts as used.
             self._native.hand_out(number, self.as_view, self.hook is None)
         self._learn(bool(repeats))
+        self.timing.add(*self._native.times())
         for action in self.after:
             action()
 
     def _wait(self, number: int) -> None:
-        bucket, work = self.buckets[number], self._native.work(number)
+        work = self._native.work(number)
         if work is not None:
             handle = Work(work)
             handle._group = self.group
             handle.wait()
             return
+        bucket = self.buckets[number]
         launched, bucket.launched = bucket.launched, None
         result = launched.wait()
         if self.hook is not None:
@@ -322,7 +379,7 @@ class Reducer:
         if how is not None:
             self._native.shadow(how)
             self.backwards += 1
-            for number in range(len(self.buckets)):
+            for number in range(len(self._pieces if self._in_place else self.buckets)):
                 self._wait(number)
             self._learn(False)
 
@@ -351,15 +408,41 @@ class Logger:
     def _get_ddp_logging_data(self) -> dict[str, Any]:
         reducer = self.reducer
         sizes = ", ".join(str(bucket.bytes) for bucket in reducer.buckets)
-        return self.facts | {
-            "world_size": reducer.group.size(),
-            "rank": reducer.group.rank(),
-            "backend_name": reducer.group.name(),
-            "is_multi_device_module": 0,
-            "bucket_sizes": sizes,
-            "num_parameter_tensors": len(reducer.parameters),
-            "gradient_as_bucket_view": int(reducer.as_view),
-            "iteration": reducer.backwards,
-            "has_rebuilt_buckets": int(reducer.rebuilt),
-            "rebuilt_bucket_sizes": sizes if reducer.rebuilt else "",
+        order = [index for bucket in reducer.buckets for index in bucket.indices]
+        rebuilt = {
+            "rebuilt_bucket_sizes": sizes,
+            "rebuilt_per_bucket_param_indices": ", ".join(" ".join(map(str, b.indices)) for b in reducer.buckets),
+            "prev_iteration_grad_ready_order_indices": ", ".join(map(str, order)),
+            "num_buckets_reduced": len(reducer.buckets),
         }
+        dtypes = dict.fromkeys(
+            _NAMES_OF_DTYPES.get(p.dtype, str(p.dtype).partition(".")[2]) for p in reducer.parameters
+        )
+        hook = {"comm_hook": getattr(reducer.hook, "__qualname__", repr(reducer.hook))} if reducer.hook else {}
+        return (
+            self.facts
+            | hook
+            | self._surroundings()
+            | reducer.timing.facts()
+            | {
+                "dtypes": ", ".join(dtypes),
+                "total_parameter_size_bytes": sum(p.numel() * p.element_size() for p in reducer.parameters),
+                "world_size": reducer.group.size(),
+                "rank": reducer.group.rank(),
+                "backend_name": reducer.group.name(),
+                "is_multi_device_module": 0,
+                "bucket_sizes": sizes,
+                "num_parameter_tensors": len(reducer.parameters),
+                "gradient_as_bucket_view": int(reducer.as_view),
+                "iteration": reducer.backwards,
+                "has_rebuilt_buckets": int(reducer.rebuilt),
+            }
+            | (rebuilt if reducer.rebuilt else {"rebuilt_bucket_sizes": ""})
+        )
+
+    @staticmethod
+    def _surroundings() -> dict[str, str]:
+        """Variables of the environment that tell how a job was started."""
+        names = ["MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "TORCH_DISTRIBUTED_DEBUG"]
+        names += ["GLOO_SOCKET_IFNAME", "GLOO_DEVICE_TRANSPORT"]
+        return {name.lower(): os.environ.get(name, "N/A") for name in names}

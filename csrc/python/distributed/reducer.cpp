@@ -128,6 +128,13 @@ PyObject* order(PyObject* self, PyObject*) {
   });
 }
 
+PyObject* times(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    const auto [first_start, backward_end] = reducer_of(self)->times();
+    return Py_BuildValue("LL", static_cast<long long>(first_start), static_cast<long long>(backward_end));
+  });
+}
+
 PyObject* expect_repeats(PyObject* self, PyObject*) {
   return done([&] { reducer_of(self)->expect_repeats(); });
 }
@@ -141,6 +148,7 @@ PyMethodDef methods[] = {{"assign", assign, METH_O, nullptr},
                          {"repeat", repeat, METH_O, nullptr},
                          {"hand_out", hand_out, METH_VARARGS, nullptr},
                          {"order", order, METH_NOARGS, nullptr},
+                         {"times", times, METH_NOARGS, nullptr},
                          {"expect_repeats", expect_repeats, METH_NOARGS, nullptr},
                          {}};
 

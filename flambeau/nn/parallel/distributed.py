@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -165,6 +166,8 @@ class DistributedDataParallel(Module):
             "find_unused_parameters": int(self.find_unused_parameters),
             "static_graph": int(self.static_graph),
             "device_ids": ", ".join(map(str, self.device_ids or ())),
+            "output_device": -1 if self.output_device is None else _device(self.output_device).index,
+            "has_sync_bn": int(any(type(m).__name__ == "SyncBatchNorm" for m in self.module.modules())),
         }
         self.logger = _reducer.Logger(self.reducer, facts)
 
@@ -235,6 +238,7 @@ class DistributedDataParallel(Module):
         return flag.item() != 0
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        begun = 0 if fl.compiler.is_compiling() else time.time_ns()
         self._before_forward()
         if self.device_ids:
             device = fl.device("cuda", self.device_ids[0])
@@ -246,6 +250,7 @@ class DistributedDataParallel(Module):
         if sync and not fl.compiler.is_compiling():
             # A process whose loss reaches no parameter still takes part in the reduction. In a captured graph the first
             # gradient begins it.
+            self.reducer.timing.forward_start, self.reducer.timing.forward_end = begun, time.time_ns()
             for tensor in _tensors_in(output):
                 if tensor.requires_grad and tensor.grad_fn is not None:
                     tensor.register_hook(self.reducer.begin)

@@ -164,6 +164,47 @@ def test_buckets_are_in_the_order_of_the_first_backward():
     assert facts["has_rebuilt_buckets"] == 1 and facts["rebuilt_bucket_sizes"]
 
 
+def test_pieces_of_a_bucket_are_reduced_as_soon_as_they_are_there():
+    net = model(3, 600)
+    ddp = DDP(net)
+    for step in range(3):
+        ddp.zero_grad()
+        ddp(inputs(step, 600)).square().sum().backward()
+        assert len(ddp.reducer.buckets) == 2 and len(ddp.reducer._pieces) > 2
+
+        def locally(step=step):
+            other = model(3, 600)
+            other(inputs(step, 600)).square().sum().backward()
+            return [p.grad for p in other.parameters()]
+
+        check(net, averaged(locally))
+        # A hook gets whole buckets.
+    sizes = []
+    ddp.register_comm_hook(None, lambda state, bucket: sizes.append(bucket.buffer().numel()) or averaged_bucket(bucket))
+    ddp(inputs(0, 600)).square().sum().backward()
+    assert len(sizes) == 2 and sum(sizes) == sum(p.numel() for p in net.parameters())
+
+
+def averaged_bucket(bucket):
+    return (
+        dist.all_reduce(bucket.buffer(), op=dist.ReduceOp.AVG, async_op=True).get_future().then(lambda f: f.value()[0])
+    )
+
+
+def test_facts_about_the_last_step():
+    ddp = DDP(model(), bucket_cap_mb=0.01)
+    assert "backward_comm_time" not in ddp._get_ddp_logging_data()
+    for _ in range(2):
+        ddp(inputs()).square().sum().backward()
+    facts = ddp._get_ddp_logging_data()
+    forward, backward = facts["forward_compute_time_start"], facts["backward_compute_time_start"]
+    assert forward < backward < facts["backward_comm_time_start"] < facts["backward_comm_time_end"]
+    assert facts["forward_compute_time"] == backward - forward > 0
+    assert 0 < facts["backward_compute_comm_overlap_time"] <= facts["backward_comm_time"]
+    assert facts["avg_backward_comm_time"] > 0 and facts["total_parameter_size_bytes"] == 6 * (32 * 32 + 32) * 4
+    assert facts["dtypes"] == "float" and facts["num_buckets_reduced"] == len(ddp.reducer.buckets)
+
+
 class Checkpointed(nn.Module):
     """One layer that is run twice, each time in a backward of its own."""
 
