@@ -12,22 +12,19 @@ Path = tuple[Any, ...]
 
 
 def flatten_state_dict(state_dict: Any) -> tuple[dict[str, Any], dict[str, Path]]:
-    """Values by dotted names, and the path of each. Lists without tensors stay values."""
+    """Values by dotted names, and the path of each. Lists without tensors and dicts in them, and tuples, are values; keys of
+    dicts are strings in paths, those of lists integers."""
     flat: dict[str, Any] = {}
     paths: dict[str, Path] = {}
 
-    def has_tensor(value: Any) -> bool:
-        if isinstance(value, dict):
-            return any(map(has_tensor, value.values()))
-        if isinstance(value, (list, tuple)):
-            return any(map(has_tensor, value))
-        return isinstance(value, flambeau.Tensor)
+    def has_parts(value: Any) -> bool:
+        return any(map(has_parts, value)) if isinstance(value, list) else isinstance(value, (dict, flambeau.Tensor))
 
     def visit(path: Path, value: Any) -> None:
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict):
             for key, item in value.items():
-                visit((*path, key), item)
-        elif isinstance(value, (list, tuple)) and value and has_tensor(value):
+                visit((*path, str(key)), item)
+        elif isinstance(value, list) and has_parts(value):
             for index, item in enumerate(value):
                 visit((*path, index), item)
         else:
@@ -44,12 +41,18 @@ def set_element(root: Any, path: Path, value: Any) -> None:
     """Puts a value where a path leads, making the dicts on its way."""
     place = root
     for key in path[:-1]:
+        key = _own_key(place, key)
         if isinstance(place, dict) and key not in place:
             place[key] = {}
         place = place[key]
-    if isinstance(place, tuple):
-        return
-    place[path[-1]] = value
+    place[_own_key(place, path[-1])] = value
+
+
+def _own_key(place: Any, key: Any) -> Any:
+    """The key of a dict that a path calls by its string."""
+    if not isinstance(place, dict) or key in place:
+        return key
+    return next((own for own in place if str(own) == key), key)
 
 
 def _with_lists(value: Any) -> Any:

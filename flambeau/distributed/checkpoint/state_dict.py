@@ -13,6 +13,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import nn
 from flambeau.distributed import _collectives, _groups
+from flambeau.distributed._objects import broadcast_object_list
 from flambeau.distributed.tensor._api import DTensor, distribute_tensor
 from flambeau.optim import Optimizer
 
@@ -22,6 +23,14 @@ __all__ = [
 ]  # fmt: skip
 
 _WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.")  # in names, of compiled modules and of wrappers inside the model
+
+
+@dataclass
+class _Elsewhere:
+    """A tensor that only the first process has."""
+
+    shape: tuple[int, ...]
+    dtype: Any
 
 
 @dataclass
@@ -194,7 +203,38 @@ def get_optimizer_state_dict(
             joined["state"][order[index]] = {key: _on_cpu(value, options) for key, value in values.items()}
         for group in saved["param_groups"]:
             joined["param_groups"].append(group | {"params": [order[index] for index in group["params"]]})
-    return _flattened(joined) if options.flatten_optimizer_state_dict else joined
+    return _only_first(_flattened(joined) if options.flatten_optimizer_state_dict else joined, options)
+
+
+def _from_first(state: dict[str, Any]) -> dict[str, Any]:
+    """The state that the first process has, where the others have nothing; whole tensors are there only, as yet."""
+    tensors = {
+        (name, key): value
+        for name, values in state.get("state", {}).items()
+        for key, value in values.items()
+        if isinstance(value, fl.Tensor)
+    }
+    described = fl.utils._pytree.tree_map_only(fl.Tensor, lambda t: _Elsewhere(tuple(t.shape), t.dtype), state)
+    box = [described if _groups.get_rank() == 0 else None]
+    broadcast_object_list(box, src=0)
+    everywhere: dict[str, Any] = box[0] or {}
+    for name, values in everywhere["state"].items():
+        for key, value in values.items():
+            if isinstance(value, _Elsewhere):
+                own = tensors.get((name, key))
+                values[key] = fl.empty(value.shape, dtype=value.dtype) if own is None else own
+    return everywhere
+
+
+def _received(value: Any, parameter: Any) -> Any:
+    """A whole entry of the first process, or the part of it that goes with a parameter."""
+    if not isinstance(value, fl.Tensor):
+        return value
+    if isinstance(parameter, DTensor) and value.shape == parameter.shape:
+        return distribute_tensor(value, parameter.device_mesh, parameter.placements, src_data_rank=0)
+    value = value.clone()
+    _collectives.broadcast(value, src=0)
+    return value
 
 
 def _unflattened(flat: dict[str, Any], order: list[list[str]]) -> dict[str, Any]:
@@ -220,14 +260,23 @@ def set_optimizer_state_dict(
     options: StateDictOptions | None = None,
 ) -> None:
     """Loads what `get_optimizer_state_dict` gave; the order of parameters and groups may be another."""
+    options = options or StateDictOptions()
     names = _names(model)
+    parameters = {name: parameter for parameter, name in names.items()}
+    place = _received if options.broadcast_from_rank0 else _placed_as
     for optimizer in _listed(optimizers):
         _filled(optimizer)
         order = [[names[p] for p in group["params"]] for group in optimizer.param_groups]
         nested = optim_state_dict if "param_groups" in optim_state_dict else _unflattened(optim_state_dict, order)
+        if options.broadcast_from_rank0:
+            nested = _from_first(nested)
         by_first = {name: group for group in nested["param_groups"] for name in group["params"]}
         flat = [name for group in order for name in group]
-        state = {index: dict(nested["state"][name]) for index, name in enumerate(flat) if name in nested["state"]}
+        state = {
+            index: {key: place(value, parameters[name]) for key, value in nested["state"][name].items()}
+            for index, name in enumerate(flat)
+            if name in nested["state"]
+        }
         groups, start = [], 0
         for own, saved_names in zip(optimizer.param_groups, order):
             saved = by_first.get(saved_names[0], own) if saved_names else own

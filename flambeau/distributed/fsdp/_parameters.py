@@ -88,8 +88,13 @@ class ShardedParameter:
             target.untyped_storage().resize_(target.numel() * target.element_size())
             target.copy_(values)
 
+    def was_replaced(self) -> bool:
+        """Whether the modules have another part now, as after `load_state_dict(assign=True)`."""
+        module, name = self.owners[0]
+        return module._parameters[name] is not self.sharded
+
     def adopt(self) -> None:
-        """Takes over a part that was moved or replaced (`to_empty`, `to`): collectives read the padded buffer."""
+        """Takes over a part that was moved or replaced (`to_empty`, `to`, assignment): collectives read the padded buffer."""
         shown = self.owners[0][0]._parameters[self.owners[0][1]]
         if isinstance(shown, DTensor):
             self.sharded = shown
@@ -229,6 +234,9 @@ class ParameterGroup:
         """Begins to gather in the background; `finish_gathering` makes the wholes."""
         if self.is_whole or self._gathering or not self.parameters:
             return
+        for parameter in self.parameters:
+            if parameter.was_replaced():
+                parameter.adopt()
         dtypes = [parameter.compute_dtype if cast else parameter.dtype for parameter in self.parameters]
         with flambeau.no_grad():
             for dtype in dict.fromkeys(dtypes):
