@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import Any
 
 from flambeau import fx, nn
 from flambeau.distributed.pipelining.stage import PipelineStage
+from flambeau.utils import _pytree as pytree
 
 __all__ = ["Pipe", "SplitPoint", "build_stage", "pipe_split", "pipeline"]
 
@@ -41,24 +43,53 @@ class _Tracer(fx.Tracer):
         return not inside
 
 
+@dataclass
+class PipeInfo:
+    """What `build_stage` has to know of a pipeline."""
+
+    graph: fx.Graph
+    num_stages: int
+    has_loss_and_backward: bool = False
+
+
+def _chain(stages: list[Any]) -> Any:
+    """A graph module that calls the stages one after the other."""
+    root, graph = nn.Module(), fx.Graph()
+    values = [graph.placeholder(node.name) for node in stages[0].graph.find_nodes(op="placeholder")]
+    for index, stage in enumerate(stages):
+        name = f"submod_pp_{index}"
+        root.add_module(name, stage)
+        result = graph.call_module(name, tuple(values))
+        (leaving,) = next(iter(stage.graph.find_nodes(op="output"))).args
+        is_tuple = index + 1 < len(stages) and isinstance(leaving, tuple)
+        values = [result[place] for place in range(len(leaving))] if is_tuple else [result]
+    graph.output(tuple(values))
+    return fx.GraphModule(root, graph)
+
+
 class Pipe(nn.Module):
-    """The stages of a model, in order; called, it runs all of them."""
+    """The stages of a model, in order; called, it runs all of them, and returns a tuple of results."""
 
     def __init__(self, stages: list[Any]) -> None:
         super().__init__()
-        self._names = [f"submod_{index}" for index in range(len(stages))]
-        for name, stage in zip(self._names, stages):
-            self.add_module(name, stage)
+        self.split_gm = _chain(stages)
         self.num_stages = len(stages)
+        self.has_loss_and_backward = False
 
-    def info(self) -> Pipe:
-        """What `build_stage` takes: the pipeline itself."""
-        return self
+    def info(self) -> PipeInfo:
+        """What `build_stage` takes."""
+        return PipeInfo(self.split_gm.graph, self.num_stages, self.has_loss_and_backward)
+
+    def __repr__(self) -> str:
+        return repr(self.split_gm)
+
+    def print_readable(self) -> None:
+        self.split_gm.print_readable()
 
     def get_stage_module(self, stage_idx: int) -> Any:
         if not 0 <= stage_idx < self.num_stages:
             raise ValueError(f"[Pipe] Invalid stage index {stage_idx}!")
-        return self.get_submodule(self._names[stage_idx])
+        return self.split_gm.get_submodule(f"submod_pp_{stage_idx}")
 
     def build_stage(self, stage_index: int, device: Any, group: Any = None) -> PipelineStage:
         return PipelineStage(self.get_stage_module(stage_index), stage_index, self.num_stages, device, group=group)
@@ -68,10 +99,10 @@ class Pipe(nn.Module):
         for index in range(1, self.num_stages):
             stage = self.get_stage_module(index)
             values = stage(*values) if isinstance(values, tuple) else stage(values)
-        return values
+        return tuple(pytree.tree_leaves(values))
 
 
-def build_stage(stage_module: Any, stage_index: int, pipe_info: Pipe, device: Any, group: Any = None) -> PipelineStage:
+def build_stage(stage_module: Any, stage_index: int, pipe_info: PipeInfo, device: Any, group: Any = None) -> PipelineStage:
     """A stage of a divided model whose module was changed or wrapped after the division."""
     return PipelineStage(stage_module, stage_index, pipe_info.num_stages, device, group=group)
 

@@ -107,6 +107,10 @@ class _Schedule:
         chunks, named = split_args_kwargs_into_chunks(
             args, kwargs, self._n_microbatches, self._args_spec, self._kwargs_spec
         )
+        if len(chunks) != self._n_microbatches:
+            raise ValueError(
+                f"[pipelining] expected a batch for {self._n_microbatches} microbatches, got one for {len(chunks)}"
+            )
         targets = list(flambeau.tensor_split(target, self._n_microbatches)) if target is not None else None
         outputs, microbatch_losses = self._run(chunks, named, targets, self._has_backward)
         if losses is not None:
@@ -312,6 +316,7 @@ _CLASSES: dict[str, type[_Schedule]] = {
     "gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "loopedbfs": ScheduleLoopedBFS,
     "interleaved1f1b": ScheduleInterleaved1F1B, "interleavedzerobubble": ScheduleInterleavedZeroBubble,
     "zbvzerobubble": ScheduleZBVZeroBubble, "dualpipev": ScheduleDualPipeV,
+    "pipelineschedulesingle": PipelineScheduleSingle, "pipelineschedulemulti": PipelineScheduleMulti,
 }  # fmt: skip
 
 

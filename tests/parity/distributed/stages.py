@@ -28,7 +28,11 @@ from torch.distributed.pipelining import (
     ScheduleInterleavedZeroBubble,
     ScheduleLoopedBFS,
     ScheduleZBVZeroBubble,
+    pipe_split,
+    pipeline,
 )
+from torch.distributed.pipelining.microbatch import TensorChunkSpec, split_args_kwargs_into_chunks
+from torch.distributed.pipelining.schedules import get_schedule_class
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 
@@ -301,6 +305,40 @@ def sharded_calls():
         type(model).__name__,
         type(model[0]).__name__,
     ]
+
+
+class Divided(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        x = self.first(x) + y
+        pipe_split()
+        return self.second(x) - y
+
+
+@case
+def divided_models_are_called():
+    pipe = pipeline(filled(Divided()), mb_args=(values(2, 4), values(2, 4)))
+    outputs = pipe(values(2, 4), values(2, 4) * 2)
+    schedule = ScheduleGPipe(pipe.build_stage(rank(), torch.device("cpu")), 2)
+    merged = schedule.step(values(4, 4), values(4, 4)) if rank() == 0 else schedule.step()
+    return [
+        type(outputs).__name__, outputs, merged, pipe.num_stages, pipe.info().num_stages,
+        [name for name, _ in pipe.split_gm.named_children()],
+        [sorted(pipe.get_stage_module(i).state_dict()) for i in range(2)],
+    ]  # fmt: skip
+
+
+@case
+def microbatches():
+    results = []
+    for rows, count in ((1, 2), (3, 2), (5, 4), (3, 4)):
+        results += split_args_kwargs_into_chunks((torch.arange(rows), 7), {"m": torch.arange(rows)}, count)
+    columns, _ = split_args_kwargs_into_chunks((values(2, 4),), {}, 2, args_chunk_spec=(TensorChunkSpec(1),))
+    names = [get_schedule_class(name).__name__ for name in ("1f1b", "GPipe", "PipelineScheduleMulti", "ZBVZeroBubble")]
+    return results, columns, str(TensorChunkSpec(1)), str(TensorChunkSpec.from_dict({"a": 0})["a"]), names
 
 
 if __name__ == "__main__":
