@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import atexit
 import datetime
+import io
 import os
 import socket
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -400,6 +402,13 @@ def _plugin_group(
     return backend
 
 
+def _write_whole_lines() -> None:
+    """Output of workers that share a pipe: without buffers a line and its end are two writes, between which others write."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.write_through:
+            stream.reconfigure(line_buffering=True, write_through=False)
+
+
 def init_process_group(
     backend: str | None = None,
     init_method: str | None = None,
@@ -413,6 +422,8 @@ def init_process_group(
     _ranks: list[int] | None = None,
 ) -> None:
     """Make the group of all processes. They meet at `store` or `init_method` ("env://" when neither is given)."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        _write_whole_lines()
     if GroupMember.WORLD is not None:
         raise ValueError("[init_process_group] trying to initialize the default process group twice!")
     if store is not None and init_method is not None:

@@ -1,5 +1,6 @@
 """The launcher: environments, failures, restarts, several nodes, functions."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -203,6 +204,39 @@ def test_output_goes_to_files(launch, tmp_path):
     assert len(written) == 2 and all("sum 2" in text for text in written)
     code, output = launch(REPORT, "--standalone", "--nproc-per-node=2", "--tee=3", f"--log-dir={logs}")
     assert code == 0 and "[default0]:sum 2" in output and "[default1]:sum 2" in output, output
+    assert len(list(logs.glob("*/attempt_0/*/stdout.log"))) == 4
+
+
+def test_errors_lie_beside_output(launch, tmp_path):
+    program = """
+        import os
+        from torch.distributed.elastic.multiprocessing.errors import record
+
+        @record
+        def main():
+            if os.environ["RANK"] == "1":
+                raise ValueError("recorded")
+
+        main()
+    """
+    code, output = launch(program, "--standalone", "--nproc-per-node=2", f"--log-dir={tmp_path / 'logs'}")
+    assert code == 1, output
+    (path,) = tmp_path.glob("logs/*/attempt_0/1/error.json")
+    assert json.loads(path.read_text())["message"]["message"] == "ValueError: recorded"
+
+
+def test_lines_of_workers_stay_whole(launch):
+    program = """
+        import torch, torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        for step in range(300):
+            dist.barrier()
+            print("rank", dist.get_rank(), "step", step)
+    """
+    code, output = launch(program, "--standalone", "--nproc-per-node=2")
+    expected = [f"rank {rank} step {step}" for rank in (0, 1) for step in range(300)]
+    assert code == 0 and sorted(one for one in output.splitlines() if one.startswith("rank")) == sorted(expected)
 
 
 def test_functions_are_launched(launch):

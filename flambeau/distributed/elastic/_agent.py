@@ -23,7 +23,13 @@ from typing import Any
 
 from flambeau.distributed._stores import FileStore, PrefixStore, TCPStore
 from flambeau.distributed._types import DistNetworkError, DistStoreError
-from flambeau.distributed.elastic.multiprocessing._workers import FunctionWorker, Logs, ProgramWorker, Worker
+from flambeau.distributed.elastic.multiprocessing._workers import (
+    FunctionWorker,
+    Logs,
+    ProgramWorker,
+    Worker,
+    fresh_error_file,
+)
 from flambeau.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 
 __all__ = ["Agent", "Job"]
@@ -221,7 +227,7 @@ class Agent:
             "TORCHELASTIC_RUN_ID": job.run_id, "TORCHELASTIC_USE_AGENT_STORE": True,
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
             "FLAMBEAU_ROUND": round_.number,
-            "TORCHELASTIC_ERROR_FILE": os.path.join(self.folder, f"{round_.number}-{rank}-error.json"),
+            "TORCHELASTIC_ERROR_FILE": fresh_error_file(self.folder, self.restarts, local),
         }  # fmt: skip
         environment = {**os.environ, **{name: str(value) for name, value in variables.items()}, **job.environment}
         if job.workers > 1:

@@ -102,7 +102,9 @@ class Pipe(nn.Module):
         return tuple(pytree.tree_leaves(values))
 
 
-def build_stage(stage_module: Any, stage_index: int, pipe_info: PipeInfo, device: Any, group: Any = None) -> PipelineStage:
+def build_stage(
+    stage_module: Any, stage_index: int, pipe_info: PipeInfo, device: Any, group: Any = None
+) -> PipelineStage:
     """A stage of a divided model whose module was changed or wrapped after the division."""
     return PipelineStage(stage_module, stage_index, pipe_info.num_stages, device, group=group)
 

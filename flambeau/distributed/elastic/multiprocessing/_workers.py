@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-__all__ = ["FunctionWorker", "Logs", "ProgramWorker", "Worker"]
+__all__ = ["FunctionWorker", "Logs", "ProgramWorker", "Worker", "fresh_error_file"]
 
 OUT, ERR = 1, 2
 
@@ -40,9 +41,8 @@ class Logs:
     def folder(self, run_id: str) -> str | None:
         if self.directory is None:
             return None
-        path = os.path.join(self.directory, run_id or "run")
-        os.makedirs(path, exist_ok=True)
-        return path
+        os.makedirs(self.directory, exist_ok=True)
+        return tempfile.mkdtemp(prefix=f"{run_id or 'run'}_", dir=self.directory)
 
     @staticmethod
     def _of(choice: dict[int, int] | int, local: int) -> int:
@@ -54,6 +54,16 @@ class Logs:
         teed = bool(self._of(self.tee, local) & which)
         visible = self.shown is None or local in self.shown
         return redirected or teed, visible and (teed or not redirected)
+
+
+def fresh_error_file(folder: str, attempt: int, local: int) -> str:
+    """Where a worker leaves its error, beside its output; what an earlier worker left there is gone."""
+    place = os.path.join(folder, f"attempt_{attempt}", str(local))
+    os.makedirs(place, exist_ok=True)
+    path = os.path.join(place, "error.json")
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(path)
+    return path
 
 
 class Worker:

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsSpecs, Std
-from flambeau.distributed.elastic.multiprocessing._workers import ERR, OUT, FunctionWorker, ProgramWorker, Worker
+from flambeau.distributed.elastic.multiprocessing._workers import (
+    ERR,
+    OUT,
+    FunctionWorker,
+    ProgramWorker,
+    Worker,
+    fresh_error_file,
+)
 from flambeau.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 __all__ = [
@@ -63,7 +70,7 @@ class PContext:
         self._workers: dict[int, Worker] = {}
         self.stdouts = {local: self._file(local, "stdout") for local in args}
         self.stderrs = {local: self._file(local, "stderr") for local in args}
-        self.error_files = {local: os.path.join(self._folder, f"{local}-error.json") for local in args}
+        self.error_files = {local: fresh_error_file(self._folder, 0, local) for local in args}
 
     def _file(self, local: int, name: str) -> str:
         to_file, _ = self._logs.stream(local, OUT if name == "stdout" else ERR)
