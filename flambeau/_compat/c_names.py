@@ -88,7 +88,9 @@ def lookup(name: str) -> Any:
         value = _dispatch_keys()
     elif name in ("_WeakTensorRef", "_autograd", "_functions"):
         value = getattr(import_module("flambeau._compat.autograd_names"), name)
-    elif name in ("_functorch", "_distributed_c10d", "_onnx", "_dynamo", "_profiler"):
+    elif name == "_distributed_c10d":
+        value = import_module("flambeau._C._distributed_c10d")
+    elif name in ("_functorch", "_onnx", "_dynamo", "_profiler"):
         value = _module(name)
     elif name in _SCRIPTS or name.startswith(_PASSES):
         value = getattr(import_module("flambeau.jit._native_names"), name)
@@ -122,11 +124,7 @@ def _dispatch_keys() -> Any:
 def _module(name: str) -> ModuleType:
     full = f"flambeau._C.{name}"
     module = ModuleType(full, "Names of PyTorch's native code that are only asked for.")
-    if name == "_distributed_c10d":
-        from flambeau import distributed
-
-        module.__getattr__ = lambda attribute: getattr(distributed, attribute)  # type: ignore[method-assign]
-    elif name == "_nn":
+    if name == "_nn":
         from flambeau.nn import functional
         from flambeau.nn.modules.module import _parse_to
 

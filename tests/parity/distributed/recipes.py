@@ -1,7 +1,9 @@
 """Steps that tutorials show: sharded models from meta tensors, state of optimizers from one process, nested checkpoints."""
 # ranks: 2
 
+import json
 import os
+import pickle
 import tempfile
 
 import torch
@@ -152,6 +154,22 @@ def training_goes_on_from_a_checkpoint():
     set_state_dict(other, again, model_state_dict=whole["model"], optim_state_dict=whole["optim"])
     trained(other, again, 1)
     return keys, whole["step"], sorted(os.listdir(folder)), [p.full_tensor() for p in other.parameters()]
+
+
+@case
+def recorded_collectives():
+    from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json
+
+    x = torch.ones(2, 3)
+    dist.all_reduce(x)
+    dist.broadcast(x.to(torch.float64), 0)
+    dist.all_reduce(torch.ones(4, dtype=torch.int64), async_op=True).wait()
+    report = pickle.loads(_dump_fr_trace())
+    names = ("profiling_name", "input_sizes", "input_dtypes", "pg_id", "process_group", "is_p2p")
+    last = [[entry[name] for name in names] for entry in report["entries"][-3:]]
+    numbers = [entry["collective_seq_id"] for entry in report["entries"][-3:]]
+    in_words = json.loads(_dump_fr_trace_json())
+    return last, [n - numbers[0] for n in numbers], sorted(report), sorted(report["entries"][-1]), "entries" in in_words
 
 
 main()
