@@ -75,7 +75,7 @@ def _native_name(name: str) -> Any:
 
 _compat.install()
 _C.__getattr__ = _native_name  # type: ignore[method-assign]
-_C.__path__ = []  # type: ignore[attr-defined]  # some of its names are modules that programs import from
+_C.__path__ = []  # some of its names are modules that programs import from
 _C._install(_operator_module, Tensor)  # type: ignore[misc]
 _libraries.locate()
 

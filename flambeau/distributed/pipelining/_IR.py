@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +63,8 @@ def _chain(stages: list[Any]) -> Any:
         result = graph.call_module(name, tuple(values))
         (leaving,) = next(iter(stage.graph.find_nodes(op="output"))).args
         is_tuple = index + 1 < len(stages) and isinstance(leaving, tuple)
-        values = [result[place] for place in range(len(leaving))] if is_tuple else [result]
+        places = range(len(leaving)) if is_tuple else ()
+        values = [graph.call_function(operator.getitem, (result, place)) for place in places] or [result]
     graph.output(tuple(values))
     return fx.GraphModule(root, graph)
 
