@@ -203,6 +203,17 @@ def _element_size(dtype: Any) -> int:
     return dtype.itemsize
 
 
+def _flatten_dense_tensors(tensors: Any) -> Tensor:
+    """The elements of tensors of one dtype in one row."""
+    return flambeau.cat([t.reshape(-1) for t in tensors])
+
+
+def _unflatten_dense_tensors(flat: Tensor, tensors: Any) -> tuple[Tensor, ...]:
+    """Views of a row, with the shapes of tensors."""
+    parts = flat.split([t.numel() for t in tensors])
+    return tuple(part.view(t.shape) for part, t in zip(parts, tensors))
+
+
 def _get_available_device_type() -> str | None:
     """The type of the machine's accelerator, if it has one."""
     accelerator = flambeau.accelerator.current_accelerator()

@@ -186,3 +186,11 @@ def load(
     """What an entry point of a repository returns."""
     folder = _repository(repo_or_dir, source.lower(), force_reload, trust_repo)
     return _entry(_entry_points(folder), model)(*args, **kwargs)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tqdm":  # libraries take the bar of progress from here
+        from tqdm import tqdm
+
+        return tqdm
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -335,3 +335,25 @@ def test_functions_of_the_module_functional():
     assert functional.einsum is fl.einsum and functional.stft is fl.stft
     with pytest.raises(AttributeError):
         functional.no_such_name  # noqa: B018
+
+
+def test_rows_of_tensors():
+    from flambeau._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
+    tensors = [fl.rand(2, 3), fl.rand(4).t(), fl.rand(()), fl.rand(0, 2)]
+    row = _flatten_dense_tensors(tensors)
+    assert row.shape == (11,)
+    for part, tensor in zip(_unflatten_dense_tensors(row * 2, tensors), tensors, strict=True):
+        assert fl.equal(part, tensor * 2)
+
+
+def test_functions_keep_what_programs_store():
+    relu = fl.nn.functional.relu
+    relu.note = "kept"
+    assert vars(relu) == {"note": "kept"} and not hasattr(fl.nn.functional.gelu, "note")
+    del relu.note
+    assert not hasattr(relu, "note")
+
+
+def test_types_of_scripts_are_names_of_torch():
+    assert fl.TensorType is fl._C.TensorType and fl.IntType is fl._C.IntType

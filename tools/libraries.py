@@ -19,6 +19,7 @@ PYTHON = ENVIRONMENT / "bin/python"
 # Distributions whose name is not their module's, and what programs need beside theirs.
 DISTRIBUTIONS = {
     "ignite": ["pytorch-ignite"],
+    "open_clip": ["open-clip-torch"],
     "pyro": ["pyro-ppl"],
     "skorch": ["skorch", "scikit-learn"],
     "peft": ["peft", "transformers"],

@@ -194,7 +194,8 @@ struct FunctionObject {
   PyObject* name;
   PyObject* module;
   bool method;
-  ErrorKind misfit;  // raised when no overload fits the arguments
+  ErrorKind misfit;      // raised when no overload fits the arguments
+  PyObject* attributes;  // what programs store, as in functions of Python
 };
 
 PyTypeObject* function_type;
@@ -349,6 +350,7 @@ void function_dealloc(PyObject* self) {
   delete f->overloads;
   Py_XDECREF(f->name);
   Py_XDECREF(f->module);
+  Py_XDECREF(f->attributes);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -409,14 +411,18 @@ PyObject* function_reduce(PyObject* self, PyObject*) {
   return Py_BuildValue("N(OOO)", fn.release(), f->module, f->name, f->method ? Py_True : Py_False);
 }
 
-PyGetSetDef function_getset[] = {{"__name__", function_name, nullptr, nullptr, nullptr},
-                                 {"__qualname__", function_qualname, nullptr, nullptr, nullptr},
-                                 {"__signature__", function_signature, nullptr, nullptr, nullptr},
-                                 {"_schemas", function_overloads, nullptr, nullptr, nullptr},
-                                 {}};
+PyGetSetDef function_getset[] = {
+    {"__name__", function_name, nullptr, nullptr, nullptr},
+    {"__qualname__", function_qualname, nullptr, nullptr, nullptr},
+    {"__signature__", function_signature, nullptr, nullptr, nullptr},
+    {"_schemas", function_overloads, nullptr, nullptr, nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {}};
 PyMethodDef function_methods[] = {{"__reduce__", function_reduce, METH_NOARGS, nullptr}, {}};
 PyMemberDef function_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr}, {}};
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(FunctionObject, attributes), READONLY, nullptr},
+    {}};
 
 PyTypeObject* make_function_type(const char* name, bool method) {
   PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(function_dealloc)},

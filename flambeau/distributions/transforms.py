@@ -341,7 +341,7 @@ class SigmoidTransform(_Monotonic):
         return y.clamp(min=info.tiny, max=1 - info.eps)
 
     def _call(self, x: fl.Tensor) -> fl.Tensor:
-        return self._inside(fl.sigmoid(x))
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: fl.Tensor) -> fl.Tensor:
         y = self._inside(y)
@@ -349,6 +349,11 @@ class SigmoidTransform(_Monotonic):
 
     def log_abs_det_jacobian(self, x: fl.Tensor, y: fl.Tensor) -> fl.Tensor:
         return -F.softplus(-x) - F.softplus(x)
+
+
+def _clipped_sigmoid(x: fl.Tensor) -> fl.Tensor:
+    """The sigmoid, inside of the open unit interval."""
+    return SigmoidTransform._inside(fl.sigmoid(x))
 
 
 class SoftplusTransform(_Monotonic):
@@ -564,7 +569,7 @@ class StickBreakingTransform(Transform):
         return fl.arange(n, 0, -1, dtype=like.dtype, device=like.device).log()
 
     def _call(self, x: fl.Tensor) -> fl.Tensor:
-        broken = SigmoidTransform._inside(fl.sigmoid(x - self._offsets(x)))
+        broken = _clipped_sigmoid(x - self._offsets(x))
         left = (1 - broken).cumprod(-1)
         return F.pad(broken, [0, 1], value=1) * F.pad(left, [1, 0], value=1)
 
