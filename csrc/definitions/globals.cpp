@@ -398,9 +398,11 @@ Object broadcast_shapes(const Objects& a, const Keywords&) {
 Object result_type(const Objects& a, const Keywords&) {
   Object total;
   for (const Object& o : a) {
-    Object one = o.is(Type::Tensor)
-                     ? Object(empty(o.tensor.sizes(), {o.tensor.dtype(), Device{DeviceType::Meta}}))
-                     : o;
+    Object one = o;
+    if (o.is(Type::Tensor)) {  // scalars promote within their category only
+      const std::vector<int64_t> sizes(o.tensor.dim() ? 1 : 0, 1);
+      one = Object(empty(IntSpan(sizes), {o.tensor.dtype(), Device{DeviceType::Meta}}));
+    }
     if (one.is_number()) one = Object(wrapped_number(one.scalar()));
     if (one.is(Type::DType)) one = Object(empty(IntSpan({1}), {one.dtype(), Device{DeviceType::Meta}}));
     total = total.is_none() ? one : call("add", {total, one});
@@ -424,6 +426,7 @@ const std::map<std::string, Function>& library() {
       {"iinfo", integer_info},
       {"broadcast_shapes", broadcast_shapes},
       {"result_type", result_type},
+      {"_promote_operands", [](const Objects& a, const Keywords& k) { return result_type(a[0].items(), k); }},
       {"promote_types",
        [](const Objects& a, const Keywords&) { return Object(promote(a[0].dtype(), a[1].dtype())); }},
       {"tensor", make_tensor},
