@@ -33,28 +33,28 @@ def has_control_flow(graph: Graph, from_data: set[int]) -> bool:
     )
 
 
-def numbers_from_data(graph: Graph, given: list[Any]) -> set[int]:
+def numbers_from_data(graph: Graph, examples: list[Any]) -> set[int]:
     """The numbers (by identity) that depend on what tensors hold, or on how often a loop ran. Where an example argument for a
     number is a tensor, that number is one."""
-    arguments = zip(graph._param._outputs[1:], given)
-    found = {id(value) for value, one in arguments if value.type() in _NUMBERS and isinstance(one, fl.Tensor)}
+    arguments = zip(graph._param._outputs[1:], examples)
+    numbers = {id(value) for value, one in arguments if value.type() in _NUMBERS and isinstance(one, fl.Tensor)}
     before = -1
-    while before != len(found):
-        before = len(found)
+    while before != len(numbers):
+        before = len(numbers)
         for node in graph.walk():
-            found |= {id(value) for value in _new_numbers(node, found) if value.type() in _NUMBERS}
-    return found
+            numbers |= {id(value) for value in _new_numbers(node, numbers) if value.type() in _NUMBERS}
+    return numbers
 
 
-def _new_numbers(node: Node, found: set[int]) -> list[Value]:
-    reads = any(id(value) in found for value in node._inputs)
+def _new_numbers(node: Node, numbers: set[int]) -> list[Value]:
+    reads = any(id(value) in numbers for value in node._inputs)
     if node._kind == "prim::Loop":
         return [*node._blocks[0]._param._outputs, *node._outputs]
     if node._kind == "prim::If":
         if reads or _condition(node) is not None:
             return list(node._outputs)
         branches = [block._return._inputs for block in node._blocks]
-        return [out for out, *values in zip(node._outputs, *branches) if any(id(value) in found for value in values)]
+        return [out for out, *values in zip(node._outputs, *branches) if any(id(value) in numbers for value in values)]
     if node._kind in _READS and isinstance(node._inputs[0].type(), T.TensorType):
         return list(node._outputs)
     return list(node._outputs) if reads else []

@@ -57,9 +57,9 @@ class LSTMCell(Module):
             hidden = self.initialize_hidden(x.shape[0], x.is_quantized)
         hx, cx = hidden
         i, f, g, o = self._gate_values(x, hx)
-        kept = self.fgate_cx.mul(self.forget_gate(f), cx)
+        remembered = self.fgate_cx.mul(self.forget_gate(f), cx)
         added = self.igate_cgate.mul(self.input_gate(i), self.cell_gate(g))
-        cy = self.fgate_cx_igate_cgate.add(kept, added)
+        cy = self.fgate_cx_igate_cgate.add(remembered, added)
         return self.ogate_cy.mul(self.output_gate(o), fl.tanh(cy)), cy
 
     def initialize_hidden(self, batch_size: int, is_quantized: bool = False) -> State:
