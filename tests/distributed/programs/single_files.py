@@ -35,6 +35,6 @@ model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
 pipe = pipeline(model, (torch.ones(2, 3),), split_spec={"2": SplitPoint.BEGINNING})
 assert isinstance(pipe, nn.Module) and pipe.num_stages == 2 and len(list(pipe.parameters())) == 4
 assert torch.equal(pipe(torch.ones(2, 3))[0], model(torch.ones(2, 3)))
-assert pipe.get_stage_module(1) is pipe.split_gm.submod_1
+assert pipe.get_stage_module(1) is pipe.split_gm.submod_pp_1
 dist.barrier()
 dist.destroy_process_group()
