@@ -201,7 +201,7 @@ def __getattr__(name: str) -> Any:
     elif name == "torch":  # programs write torch.torch by mistake
         value = sys.modules[__package__]
     elif name[0].isupper() and hasattr(_C, name):  # torch has the classes of torch._C
-        value = getattr(_C, name)
+        return getattr(_C, name)
     else:
         return import_module("flambeau._compat.absent").attribute(__package__, name)
     globals()[name] = value
