@@ -48,6 +48,11 @@ class cpp:
 
 class triton:
     cudagraphs = False
+    # Being tried, until they have run on a GPU: single queries whose parts the last program puts together; weights that are sent
+    # for ahead; writes into caches in the kernels that compute what is written.
+    joins_parts = os.environ.get("FLAMBEAU_JOINS_PARTS", "0") != "0"
+    prefetches = os.environ.get("FLAMBEAU_PREFETCHES", "0") != "0"
+    places = os.environ.get("FLAMBEAU_PLACES", "0") != "0"
     multi_kernel = 0  # there is one kernel for each reduction
 
 

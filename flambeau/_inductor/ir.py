@@ -20,6 +20,7 @@ __all__ = [
     "Loop",
     "ScalarInput",
     "OperatorCall",
+    "Place",
     "Reduce",
     "in_memory_order",
     "refine",
@@ -67,6 +68,15 @@ class Reduce:
     kept: tuple[bool, ...]
 
 
+@dataclass(frozen=True)
+class Place:
+    """A dimension of what a loop writes in which the index is found in memory. An index that does not exist writes nothing."""
+
+    read: int  # the one of the loop's reads that is the index
+    stride: int  # elements from one index to the next
+    size: int  # indices that exist
+
+
 @dataclass
 class Loop:
     """One op over one domain. `compute` is the dtype of its arithmetic, the store's dtype is the buffer's."""
@@ -80,6 +90,7 @@ class Loop:
     reduce: Reduce | None = None
     line: str | None = None  # of the program that it comes from, where somebody wants to know
     count: int = 0  # of a reduction of partial results: the elements of all parts
+    place: Place | None = None  # None: the write says where everything goes
     apart: int = 0  # loops that run at the points of a group do so with their own kind only, if this is not zero
 
 

@@ -158,7 +158,7 @@ def _producer(lowering: Any, access: Access, size: tuple[int, ...]) -> tuple[Loo
         dtype = item.write.buffer.dtype
         alike = item.compute is dtype or (item.compute in _FLOATS and dtype in _FLOATS)
         starts = _starts(item, access, size)
-        if item.reduce is not None or not plain or not alike or starts is None:
+        if item.reduce is not None or item.place is not None or not plain or not alike or starts is None:
             return None
         return item, [_window(read, starts, item.domain) for read in item.reads]
     return None

@@ -594,5 +594,6 @@ _HANDLERS["_cross_entropy_backward"] = _lowered_in("losses", "cross_entropy_back
 _HANDLERS["cat"] = _lowered_in("joining", "cat")
 _HANDLERS["constant_pad_nd"] = _lowered_in("joining", "pad")
 _HANDLERS["_slice_backward"] = _lowered_in("joining", "slice_backward")
+_HANDLERS["index_copy_"] = _lowered_in("placing", "index_copy_")
 _HANDLERS["linear"] = _lowered_in("vectors", "linear")
 _HANDLERS["mm"] = _lowered_in("vectors", "mm")

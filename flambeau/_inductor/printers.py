@@ -43,6 +43,7 @@ class Printer:
     random = False  # knows loops over random words
     indices = False  # knows loops over the numbers of elements
     guards = False  # knows loads under conditions, so that operators that join tensors are loops
+    places = False  # knows loops that write where a number in memory says
     matrix_vectors = False  # products of a matrix and one vector are loops, which fuse with what is around them
     float8 = False  # knows loops that read and write the 8-bit floats that matrix products take
     complex = False  # knows loops over complex numbers

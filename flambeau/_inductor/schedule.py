@@ -151,7 +151,7 @@ class Group:
                 continue
             if (member.level in AFTER_GROUP) != (level is Level.COLUMN):
                 return False
-            if _refined(member.write, self.dims, placement.dims) != access:
+            if member.loop.place is not None or _refined(member.write, self.dims, placement.dims) != access:
                 return False
             if level is Level.ROW and member.level is Level.POINT:
                 return False

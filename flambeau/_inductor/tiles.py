@@ -37,6 +37,7 @@ class Target:
     processors: int = 132
     longest_row: int = 16384  # that one program keeps in registers
     longest_shared_row: int = 8192  # the same for rows whose columns are reduced too
+    failure: int = 0  # the address of the flag that a kernel sets when an index does not exist
 
 
 class TileKind(enum.Enum):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import flambeau as fl
-from flambeau._inductor import triton_math
+from flambeau._inductor import config, triton_math
 from flambeau._inductor.ir import Access, Buffer, OperatorCall, Reduce
 from flambeau._inductor.iteration import assign_passes, iteration_space
 from flambeau._inductor.joining import guarded_loads
@@ -26,7 +26,7 @@ from flambeau._inductor.printers import Work
 from flambeau._inductor.schedule import Group, Level, Member
 from flambeau._inductor.tiles import Part, Target, Tile, TileKind, alternatives, divide, multiplies_vectors, row_reads
 from flambeau._inductor.triton_header import HEADER
-from flambeau._inductor.triton_joining import WAIT_HERE, join_steps, waiting
+from flambeau._inductor.triton_joining import WAIT_HERE, clear_counters, fetch_ahead, join_steps, waiting
 from flambeau.ops.expr import Expr
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ class Kernel:
     registers: int | None = None  # the most of a thread; None leaves it to the compiler
     scratch: tuple[Buffer, ...] = ()  # buffers of its own, made before it runs
     waits: bool = False  # itself for the kernel before it
+    early: bool = False  # loads weights before it waits
+    cleared: Buffer | None = None  # counters that a kernel before it sets to zero
+    separate: list[Kernel] | None = None  # the kernels that do the same where there is none before it
 
     def signature(self) -> dict[str, str]:
         names = {f"p{i}": POINTERS[b.dtype] for i, (b, _) in enumerate(self.pointers)}
@@ -178,7 +181,8 @@ class Scope:
 
 
 class Writer:
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, failure: int = 0) -> None:
+        self.failure = failure  # the address of the flag that says that an index does not exist
         self.group: Group = part.group
         self.stored = part.stored
         self.tile: Tile = part.tile
@@ -353,6 +357,26 @@ class Writer:
         else:
             self.store_text(scope, at, mask, name, access.buffer.dtype)
 
+    def store_member(self, scope: Scope, member: Member, name: str) -> None:
+        """What a member makes, to its buffer, or to the place in it that a number in memory says."""
+        place = member.loop.place
+        if place is None:
+            self.store(scope, member.write, name)
+            return
+        index = scope.cast(self.value(scope, member.reads[place.read]), "int64")
+        places = self.number("places", place.size)
+        exists = scope.let("q", f"({index} >= 0) & ({index} < {places})", "cond")
+        at, mask = self.place(member.write)
+        zero = "" if " " in at or self.tile.kind is TileKind.FLAT else " + x * 0"
+        at = f"{at}{zero} + {index} * {self.number('stride of places', place.stride)}"
+        self.store_text(scope, at, f"{mask} & {exists}" if mask else exists, name, member.loop.write.buffer.dtype)
+        high, low = (self.number("failure", half, word) for half, word in enumerate(_words(self.failure)))
+        flag = f"(({high}.to(tl.int64) << 32) | ({low}.to(tl.int64) & 0xFFFFFFFF)).to(tl.pointer_type(tl.int32))"
+        lacks = scope.let("q", f"{f'{mask} & ' if mask else ''}(({index} < 0) | ({index} >= {places}))", "cond")
+        report = f"tl.store({flag} + {lacks}.to(tl.int32) * 0, 1, {lacks})"
+        if report not in scope.lines:
+            scope.lines.append(report)
+
     @staticmethod
     def store_text(scope: Scope, at: str, mask: str, name: str, dtype: Any) -> None:
         kind = "int1" if dtype is fl.bool else str(dtype).rpartition(".")[2]
@@ -497,7 +521,7 @@ class Writer:
         for member in self.group.members:
             buffer = member.loop.write.buffer
             if member.level is Level.POINT and self.depth[buffer] == at and buffer in self.stored:
-                self.store(scope, member.write, self.compute(scope, member))
+                self.store_member(scope, member, self.compute(scope, member))
                 if buffer in self.group.overwrites:
                     scope.late.append(scope.lines.pop())
 
@@ -520,7 +544,7 @@ class Writer:
                 name = self.held(scope, buffer, self.operand(scope, member))
             self.row_values[buffer] = name
             if buffer in self.stored:
-                self.store(scope, member.write, name)
+                self.store_member(scope, member, name)
 
     # ---------------------------------------------------------------- the kernel
 
@@ -716,9 +740,14 @@ def _kind(dtype: Any) -> str:
     return "int64" if kind == "cond" else kind
 
 
-def print_part(part: Part) -> Kernel:
+def _words(address: int) -> tuple[int, int]:
+    """The halves of an address, as kernels take numbers: signed."""
+    return address >> 32, (address & 0xFFFFFFFF) - ((address & 0x80000000) << 1)
+
+
+def print_part(part: Part, target: Target) -> Kernel:
     """The kernel of one part."""
-    return Writer(part).kernel(", ".join(m.loop.name for m in part.group.members))
+    return Writer(part, target.failure).kernel(", ".join(m.loop.name for m in part.group.members))
 
 
 def print_operator(item: OperatorCall, target: Target) -> list[Kernel] | None:
@@ -735,9 +764,9 @@ def print_group(group: Group, stored: set[Buffer], target: Target, tuner: Tuner 
     """The kernels of a group in the order in which they run; `stored` are the buffers that somebody outside needs."""
     launches = []
     for part in divide(group, stored, target):
-        kernel = print_part(part)
+        kernel = print_part(part, target)
         if tuner is not None:
-            kernels = [kernel, *(print_part(replace(part, tile=tile)) for tile in alternatives(part.tile))]
+            kernels = [kernel, *(print_part(replace(part, tile=tile), target) for tile in alternatives(part.tile))]
             kernel = kernels[tuner.loop(kernels)]
         extra = tuple(b for b in part.stored if b not in stored)
         launches.append(replace(kernel, scratch=kernel.scratch + extra))
@@ -760,4 +789,7 @@ def print_all(
         printed = [None if kernels is None else [waiting(k) for k in kernels] for kernels in printed]
     if steps is not None:
         join_steps(printed, steps)
+    clear_counters(printed)
+    if target.capability >= 90 and config.triton.prefetches:
+        fetch_ahead(printed)
     return printed

@@ -231,6 +231,7 @@ class TritonPrinter(Printer):
     indices = True
     guards = True
     overwrites = True
+    places = True
     matrix_vectors = True
     column_groups = True
     orders_by_memory = True
@@ -252,7 +253,11 @@ class TritonPrinter(Printer):
     def of(cls, device: Any) -> TritonPrinter:
         index = device.index if device.index is not None else fl.cuda.current_device()
         properties = fl.cuda.get_device_properties(index)
-        return cls(index, Target(properties.major * 10 + properties.minor, properties.multi_processor_count))
+        capability = properties.major * 10 + properties.minor
+        from flambeau.cuda import _library
+
+        failure = _library.call("failure_flag")
+        return cls(index, Target(capability, properties.multi_processor_count, failure=failure))
 
     def knows(self, expr: Expr, dtype: Any) -> bool:
         return triton_math.known(expr, dtype.is_floating_point)

@@ -55,6 +55,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "graph_launch": ("status", (_handle, _handle)),
     "graph_destroy": (None, (_int, _handle, _handle)),
     "release_pool": (None, (_int, ctypes.c_uint64)),
+    "failure_flag": (_handle, ()),
     "set_tf32": (None, (_int,)),
     "cudnn_version": (_long, ()),
     "set_convolution_tf32": (None, (_int,)),

@@ -156,7 +156,11 @@ def test_backward_lets_go_of_what_forward_saved():
             assert all(fl.equal(w.grad, g + g) for w, g in zip(weights, first))
 
 
-def test_recorded_kernels_that_start_early_see_what_was_made_before_them():
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.parametrize(
+    "tried", [[], ["places"], ["joins_parts"], ["prefetches"], ["places", "joins_parts", "prefetches"]]
+)
+def test_recorded_kernels_that_start_early_see_what_was_made_before_them(tried, mode):
     """A chain of small kernels, as decoding has it: norms, products with a vector, a cache that is written, one query."""
     width, length = 256, 512
     weights = [(fl.randn(width, width) / 16).bfloat16().cuda() for _ in range(12)]
@@ -185,6 +189,18 @@ def test_recorded_kernels_that_start_early_see_what_was_made_before_them():
         return [t.float().cpu() for t in (*made, *(part for cache in caches for part in cache))]
 
     want = run(decode)
+    options = dict.fromkeys((f"triton.{name}" for name in tried), True) | {"triton.cudagraphs": mode != "default"}
     for _ in range(2):
-        for mine, other in zip(run(fl.compile(decode, mode="reduce-overhead")), want):
+        for mine, other in zip(run(fl.compile(decode, options=options)), want):
             fl.testing.assert_close(mine, other, atol=0.06, rtol=0.06)
+
+
+def test_a_cache_is_not_written_where_no_row_is():
+    cache = fl.zeros(5, 40, device="cuda")
+    run = fl.compile(lambda x, at: cache.index_copy_(0, at, x.sin() + 1), options={"triton.places": True})
+    run(fl.ones(1, 40, device="cuda"), fl.tensor([3], device="cuda"))
+    assert fl.equal(cache.sum(1).cpu() > 0, fl.tensor([False, False, False, True, False]))
+    with pytest.raises(IndexError):
+        run(fl.ones(1, 40, device="cuda"), fl.tensor([5], device="cuda"))
+        fl.cuda.synchronize()
+    assert fl.equal(cache.sum(1).cpu() > 0, fl.tensor([False, False, False, True, False]))

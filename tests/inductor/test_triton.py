@@ -11,7 +11,7 @@ import pytest
 
 import flambeau as fl
 import flambeau.nn.functional as F
-from flambeau._inductor import triton_build
+from flambeau._inductor import config, triton_build
 from flambeau._inductor.compile_fx import compile_tensor_function
 from flambeau._inductor.schedule import Group
 from flambeau._inductor.tiles import Target
@@ -75,6 +75,27 @@ def mixed(x, w, b):
 
 def grouped(x, w, b):
     return F.silu(F.group_norm(x * 2 + 3, 4, w, b))
+
+
+def extended(x, key, value, cos, sin, keys, values, at):
+    """Caches that get what is computed of a word, and what reads them."""
+    k = rotated(F.linear(x, key).view(1, 1, 2, 8).transpose(1, 2), cos, sin)
+    v = F.linear(x, value).view(1, 1, 2, 8).transpose(1, 2)
+    keys.index_copy_(2, at, k)
+    values.index_copy_(2, at, v)
+    return [keys * 2, values[:, :, :1] + 1, (keys * values).sum((0, 1, 3))]
+
+
+def copied_to_rows(x, cache, rows):
+    cache.index_copy_(1, rows, fl.tanh(x) * 2)
+    return [cache + 1, cache[:, :3].sum(1), x.sum(1)]
+
+
+def copied_twice(x, cache, one, two):
+    before = cache.sum()
+    cache.index_copy_(0, one, x + 1)
+    cache.index_copy_(0, two, x * cache[:2])
+    return [before, cache * 2]
 
 
 # name: function, inputs, and whether gradients are compared too
@@ -362,6 +383,27 @@ CASES = {
         [floats(1, 40), floats(72, 40), floats(19, 40), floats(5, 6)],
         False,
     ),
+    "caches that are extended": (
+        extended,
+        [
+            floats(1, 40), *[floats(16, 40)] * 2, *[floats(1, 8)] * 2, *[floats(1, 2, 30, 8)] * 2, lambda: fl.tensor([17])
+        ],
+        False,
+    ),
+    "caches in bfloat16 that are extended": (
+        extended,
+        [
+            floats(1, 40, dtype=fl.bfloat16), *[floats(16, 40, dtype=fl.bfloat16)] * 2, *[floats(1, 8, dtype=fl.bfloat16)] * 2,
+            *[floats(1, 2, 30, 8, dtype=fl.bfloat16)] * 2, lambda: fl.tensor([0]),
+        ],
+        False,
+    ),
+    "rows that are copied to places": (
+        copied_to_rows, [floats(4, 3, 70), floats(4, 9, 70), lambda: fl.tensor([5, 0, 7])], False
+    ),
+    "rows that are copied twice": (
+        copied_twice, [floats(2, 7), floats(9, 7), lambda: fl.tensor([5, 1]), lambda: fl.tensor([1, 2])], False
+    ),
     "dropout": (lambda x: F.dropout(x, 0.4, True) * 2, [floats(33, 65)], True),
     "dropout of whole rows": (
         lambda x, b: F.layer_norm(x + F.dropout(x + b, 0.4, True), (128,)) + F.dropout(b + x, 0.3, True), [floats(9, 128), floats(128)], True
@@ -475,6 +517,7 @@ SAMPLES = [
     "a convolution of few channels", "a convolution by one element", "a rotary embedding in bfloat16", "padding",
     "products with a vector in bfloat16", "products with a vector side by side", "small kernels side by side", "a filter along a sequence in bfloat16",
     "group norm of channels-last images in bfloat16", "attention of one query",
+    "caches in bfloat16 that are extended", "rows that are copied to places",
 ]  # fmt: skip
 
 
@@ -483,7 +526,10 @@ def test_kernels_compile_without_a_gpu(capability):
     for name in [*SAMPLES, *(["8-bit floats"] if capability >= 89 else [])]:
         function, inputs, _ = CASES[name]
         printer = CompileOnly(0, Target(capability, processors=4, longest_shared_row=32))
-        with pytest.raises(Stop):
+        with (
+            pytest.raises(Stop),
+            config.patch(dict.fromkeys(("triton.joins_parts", "triton.prefetches", "triton.places"), True)),
+        ):
             compile_tensor_function(function, len(inputs), printer=printer)(*[make() for make in inputs])
         assert all(image.code.startswith(b"\x7fELF") for image in printer.images), name
 

@@ -285,6 +285,10 @@ API int flcuda_launch(void* function, const unsigned* grid, const unsigned* bloc
     launched("launch");
   });
 }
+// The flag that kernels set when an index does not exist.
+API void* flcuda_failure_flag() {
+  return failure_flag();
+}
 // The toolkit's version, 13000 for 13.0.
 API int flcuda_built_with() {
   return CUDART_VERSION;
