@@ -125,9 +125,28 @@ void forward_elsewhere(const Layer& l, const Tensor& h, const Tensor& c) {
 }
 
 namespace {
+// The gradient of the hidden weights: that of the gates times the states that steps start from, which are the
+// outputs of all steps but the last, and the initial ones, where samples are not packed.
+void hidden_weight_gradient(const Layer& l, const Tensor& before, const Tensor& hx, const Tensor& d_recurrent,
+                            const Tensor& d_w_hh) {
+  const Steps& s = l.steps;
+  const int64_t state = l.sizes.state, wide = l.sizes.gates;
+  const auto product = [&](int64_t count, int64_t gate_row, const char* states, bool add) {
+    Product(l, wide, state, count)
+        .a(row(d_recurrent, gate_row), 1, wide)
+        .b(states, state)
+        .into(d_w_hh.raw(), state, add);
+  };
+  if (s.packed) return product(s.rows, 0, before.raw(), false);
+  const int64_t rest = s.rows - s.batch;
+  product(s.batch, s.reverse ? rest : 0, hx.raw(), false);
+  if (rest) product(rest, s.reverse ? 0 : s.batch, row(l.output, s.reverse ? s.batch : 0), true);
+}
+
 // Gradients of the input and of the weights, by products over all steps at once.
-void weight_gradients(const Layer& l, const Tensor& before, const Tensor& d_gates, const Tensor& d_recurrent,
-                      const Tensor& d_state, const Tensor& unprojected, const Gradients& d) {
+void weight_gradients(const Layer& l, const Tensor& before, const Tensor& hx, const Tensor& d_gates,
+                      const Tensor& d_recurrent, const Tensor& d_state, const Tensor& unprojected,
+                      const Gradients& d) {
   const Steps& s = l.steps;
   const int64_t n = l.sizes.hidden, state = l.sizes.state, wide = l.sizes.gates;
   const Options options = l.gates.options();
@@ -136,11 +155,7 @@ void weight_gradients(const Layer& l, const Tensor& before, const Tensor& d_gate
     Product(l, s.rows, in, wide).a(d_gates.raw(), wide).b(l.w_ih.raw(), in).into(d.input.raw(), in);
   if (d.w_ih.defined())
     Product(l, wide, in, s.rows).a(d_gates.raw(), 1, wide).b(l.input.raw(), in).into(d.w_ih.raw(), in);
-  if (d.w_hh.defined())
-    Product(l, wide, state, s.rows)
-        .a(d_recurrent.raw(), 1, wide)
-        .b(before.raw(), state)
-        .into(d.w_hh.raw(), state);
+  if (d.w_hh.defined()) hidden_weight_gradient(l, before, hx, d_recurrent, d.w_hh);
   if (d.w_hr.defined())
     Product(l, state, n, s.rows).a(d_state.raw(), 1, state).b(unprojected.raw(), n).into(d.w_hr.raw(), n);
   if (!d.b_ih.defined() && !d.b_hh.defined()) return;
@@ -160,9 +175,14 @@ void backward_elsewhere(const Layer& l, const Tensor& hx, const Tensor& cx, cons
   const int64_t n = l.sizes.hidden, state = l.sizes.state, wide = l.sizes.gates;
   const bool gru = l.mode == Mode::Gru, lstm = l.mode == Mode::Lstm, projected = l.w_hr.defined();
   const Options options = l.gates.options();
-  const Tensor before = states_before(s, l.output, hx),
-               cells = lstm ? states_before(s, l.kept, cx) : Tensor();
-  const Tensor d_gates = empty({s.rows, wide}, options),
+  // The states that steps start from; without packing those of the step before are read where they are.
+  const Tensor before = s.packed ? states_before(s, l.output, hx) : Tensor(),
+               cells = s.packed && lstm ? states_before(s, l.kept, cx) : Tensor();
+  const auto before_step = [&](int64_t i, const Tensor& packed, const Tensor& states, const Tensor& initial) {
+    return s.packed ? row(packed, s.first[s.at(i)]) : i ? row(states, s.first[s.at(i - 1)]) : initial.raw();
+  };
+  // Gates of 16 bits were converted for this call, so that their gradients may take their place.
+  const Tensor d_gates = l.narrow && !projected ? l.gates : empty({s.rows, wide}, options),
                d_recurrent = gru ? empty({s.rows, wide}, options) : d_gates;
   const Tensor d_state = projected ? empty({s.rows, state}, options) : Tensor(),
                unprojected = projected ? empty({s.rows, n}, options) : Tensor(),
@@ -190,12 +210,12 @@ void backward_elsewhere(const Layer& l, const Tensor& hx, const Tensor& cx, cons
     if (lstm) {
       step.kind = Step::LstmGradient;
       step.kept = row(l.kept, first);
-      step.before = row(cells, first);
+      step.before = before_step(i, cells, l.kept, cx);
       step.d_cell = d.c.raw();
     } else if (gru) {
       step.kind = Step::GruGradient;
       step.kept = row(l.kept, first);
-      step.before = row(before, first);
+      step.before = before_step(i, before, l.output, hx);
       step.d_recurrent = row(d_recurrent, first);
     } else {
       step.kind = Step::PlainGradient;
@@ -216,7 +236,7 @@ void backward_elsewhere(const Layer& l, const Tensor& hx, const Tensor& cx, cons
     all.h = unprojected.raw();
     device::recurrent_step(DeviceType::CUDA, all);
   }
-  weight_gradients(l, before, d_gates, d_recurrent, d_state, unprojected, d);
+  weight_gradients(l, before, hx, d_gates, d_recurrent, d_state, unprojected, d);
 }
 
 }  // namespace fl::rnn

@@ -23,6 +23,7 @@ __all__ = [
     "Place",
     "Reduce",
     "in_memory_order",
+    "moved_loads",
     "refine",
     "split_strides",
 ]
@@ -109,6 +110,16 @@ class OperatorCall:
     results: list[Buffer | None]
     written: list[Buffer] = field(default_factory=list)  # states made by writing in place
     on_device: bool = True  # nothing of it is in the host's memory, so that kernels may take the place of the call
+
+
+def moved_loads(expr: Any) -> set[int]:
+    """The loads of an expression that are of a row whose number another load says: `row(number, load, ...)`."""
+    if not isinstance(expr, Expr):
+        return set()
+    if expr.op == "row":
+        load: Any = expr.args[1]
+        return {load.args[0]}
+    return set().union(*(moved_loads(a) for a in expr.args))
 
 
 def in_memory_order(loop: Loop) -> Loop:

@@ -31,8 +31,8 @@ def guarded_loads(expr: Any) -> set[int]:
     """The loads of an expression that are read only under a condition, so that their accesses may leave their memory."""
     if not isinstance(expr, e.Expr):
         return set()
-    if expr.op in ("guard", "either"):
-        loads: Any = expr.args[1:]
+    if expr.op in ("guard", "either", "row"):
+        loads: Any = [a for a in expr.args[1:] if isinstance(a, e.Expr)]
         return {load.args[0] for load in loads}
     return set().union(*(guarded_loads(a) for a in expr.args))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._functorch.aot.trace import RecordedCall
+from flambeau._inductor import config
 from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
 from flambeau.ops import expr as e
 
@@ -57,6 +58,20 @@ class _Rows:
         domain = (self.rows, self.columns)
         self.lowering.items.append(Loop(name, domain, body, reads, self.row(reduced), fl.float32, reduce))
         return reduced
+
+    def picked(self) -> Buffer:
+        """The score of each row's class: read by itself where scores are in memory, else found while the row is read."""
+        if self.lowering.printer.places and config.triton.places and self.scores.buffer.source != "loop":
+            picked = self.buffer((self.rows,))
+            first, classes = (
+                Access(a.buffer, a.offset, a.strides[:1]) for a in (self.scores, self.classes)
+            )  # of each row
+            body = e.Expr("row", _load(1), _load(0), self.columns, self.scores.strides[1], False)
+            write = Access(picked, 0, (0 if self.rows == 1 else 1,))
+            self.lowering.items.append(Loop("pick", (self.rows,), body, [first, classes], write, fl.float32))
+            return picked
+        chosen = e.where(e.Expr("at", _load(1), _load(2)), _load(0), 0.0)
+        return self.fold("pick", "add", 0, chosen, [self.scores, self.column, self.classes])
 
     def each(
         self, name: str, body: e.Expr, buffers: list[Buffer], classes: bool, target: Buffer | None = None
@@ -108,8 +123,7 @@ def cross_entropy(lowering: Any, call: RecordedCall) -> bool:
     rows = _Rows(lowering, scores, target)
     top = rows.fold("amax", "maximum", "lowest", _load(0), [rows.scores])
     spread = rows.fold("sum", "add", 0, rows.exp(_load(0) - _load(1)), [rows.scores, rows.row(top)])
-    chosen = e.where(e.Expr("at", _load(1), _load(2)), _load(0), 0.0)
-    picked = rows.fold("pick", "add", 0, chosen, [rows.scores, rows.column, rows.classes])
+    picked = rows.picked()
     normalizer = rows.each("logsumexp", _load(0) + e.log(_load(1)), [top, spread], False, lowering.result(sums))
     if reduction not in (_MEAN, _SUM):
         result = lowering.result(loss)

@@ -17,7 +17,7 @@ import enum
 import math
 from dataclasses import dataclass, field, replace
 
-from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, refine, split_strides
+from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, moved_loads, refine, split_strides
 
 __all__ = ["AFTER_GROUP", "EVERY_POINT", "Group", "Level", "Member", "new_group", "schedule"]
 
@@ -89,7 +89,7 @@ class Group:
         placement = (columns and self._per_column(loop)) or self._per_row(loop) or self._per_point(loop)
         if placement is None or (loop.apart != self.apart and (loop.apart or placement.level is not Level.ROW)):
             return None
-        return placement if self._reads_match(placement) else None
+        return placement if self._reads_match(placement, loop) else None
 
     def _per_point(self, loop: Loop) -> Placement | None:
         dims = refine(self.dims, loop.domain)
@@ -142,13 +142,16 @@ class Group:
         reads = list(map(over_columns, loop.reads))
         return Placement(Level.COLUMN, rows + refined, self.split, reads, over_columns(loop.write))
 
-    def _reads_match(self, placement: Placement) -> bool:
+    def _reads_match(self, placement: Placement, loop: Loop) -> bool:
         """Whether everything that the loop reads of this group's results lies where it was computed."""
         level = placement.level
-        for access in placement.reads:
+        moved = moved_loads(loop.expr)
+        for at, access in enumerate(placement.reads):
             member = self.made.get(access.buffer)
             if member is None:
                 continue
+            if at in moved:
+                return False
             if (member.level in AFTER_GROUP) != (level is Level.COLUMN):
                 return False
             if member.loop.place is not None or _refined(member.write, self.dims, placement.dims) != access:

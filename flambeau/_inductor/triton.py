@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import flambeau as fl
@@ -27,6 +27,7 @@ from flambeau._inductor.schedule import Group, Level, Member
 from flambeau._inductor.tiles import Part, Target, Tile, TileKind, alternatives, divide, multiplies_vectors, row_reads
 from flambeau._inductor.triton_header import HEADER
 from flambeau._inductor.triton_joining import WAIT_HERE, clear_counters, fetch_ahead, join_steps, waiting
+from flambeau._inductor.triton_kernel import POINTERS, TYPES, Kernel
 from flambeau.ops.expr import Expr
 
 if TYPE_CHECKING:
@@ -45,55 +46,9 @@ __all__ = [
     "print_part",
 ]
 
-# dtype: Triton's name of a pointer to it, type to compute in
-TYPES = {
-    fl.float32: ("*fp32", "float32"),
-    fl.float64: ("*fp64", "float64"),
-    fl.bfloat16: ("*bf16", "float32"),
-    fl.float16: ("*fp16", "float32"),
-    fl.bool: ("*i1", "cond"),
-    fl.uint8: ("*u8", "int64"),
-    fl.int8: ("*i8", "int64"),
-    fl.int16: ("*i16", "int64"),
-    fl.int32: ("*i32", "int64"),
-    fl.int64: ("*i64", "int64"),
-    fl.float8_e4m3fn: ("*fp8e4nv", "float32"),
-    fl.float8_e5m2: ("*fp8e5", "float32"),
-}
-POINTERS = {dtype: name for dtype, (name, _) in TYPES.items()}
 _SHARED_FOR_ROWS = 216 * 1024  # bytes for rows that are on their way, of all programs that a processor has
 _NARROW = {fl.uint8: "uint8", fl.int8: "int8", fl.int16: "int16", fl.int32: "int32"}
 _FLOAT8 = {fl.float8_e4m3fn: "to_e4m3({})", fl.float8_e5m2: "to_e5m2({})"}
-
-
-@dataclass
-class Kernel:
-    """A printed kernel, and what a launch of it passes."""
-
-    source: str  # with @NAME@ for the function's name
-    pointers: list[tuple[Buffer, int]]  # buffer and offset in elements
-    numbers: list[int]
-    wide: bool  # numbers have 64 bits
-    constants: dict[str, Any]
-    warps: int
-    grid: tuple[int, int, int]
-    stages: int = 2
-    registers: int | None = None  # the most of a thread; None leaves it to the compiler
-    scratch: tuple[Buffer, ...] = ()  # buffers of its own, made before it runs
-    waits: bool = False  # itself for the kernel before it
-    early: bool = False  # loads weights before it waits
-    cleared: Buffer | None = None  # counters that a kernel before it sets to zero
-    separate: list[Kernel] | None = None  # the kernels that do the same where there is none before it
-
-    def signature(self) -> dict[str, str]:
-        names = {f"p{i}": POINTERS[b.dtype] for i, (b, _) in enumerate(self.pointers)}
-        names |= {f"n{i}": "i64" if self.wide else "i32" for i in range(len(self.numbers))}
-        return names | dict.fromkeys(self.constants, "constexpr")
-
-    def multiples(self) -> list[bool]:
-        """For each pointer and number whether it is known to be a multiple of sixteen."""
-        aligned = [b.memory.aligned and offset * b.dtype.itemsize % 16 == 0 for b, offset in self.pointers]
-        return aligned + [n % 16 == 0 for n in self.numbers]
 
 
 class Tuner(Protocol):
@@ -150,6 +105,9 @@ class Scope:
         if op == "either":
             condition = self.cast(self.expression(node.args[0], leaves, kind, bits), "cond")  # type: ignore[arg-type]
             return str(leaves(node.args[1], guard=condition, other=node.args[2]))
+        if op == "row":
+            number, load, *row = node.args
+            return str(leaves(load, row=(str(leaves(number, exact=True)), *row)))
         if op == "at":
             index, place = (str(leaves(part, exact=True)) for part in node.args)
             return self.let("q", f"{index}.to(tl.int32) == {place}.to(tl.int32)", "cond")
@@ -292,9 +250,11 @@ class Writer:
             terms.append(variable if stride == 1 else f"{variable} * {self.number('stride', k, stride)}")
         return terms, row, column
 
-    def load(self, scope: Scope, access: Access, guard: str = "", other: Access | None = None) -> str:
+    def load(
+        self, scope: Scope, access: Access, guard: str = "", other: Access | None = None, row: tuple[Any, ...] = ()
+    ) -> str:
         """An element read from memory, in the type it is computed in. Where a condition does not hold: that of another place,
-        or zero."""
+        or zero. With a row: of that."""
         kind = TYPES[access.buffer.dtype][1]
         if access.buffer.source in ("index", "random"):
             terms, _, _ = self.terms(access)
@@ -306,11 +266,15 @@ class Writer:
                 "x", self._random_words(access) or f"random_word({self.pointer(access)}, {index})", "int64"
             )
         at, mask = self.place(access)
-        if other is not None:
+        if row:
+            moved, guard = self.moved(scope, mask, *row)
+            at = f"{at} + {moved}"
+            mask = f"{mask} & {guard}, other=0" if mask else f"{guard}, other=0"
+        elif other is not None:
             at = f"tl.where({guard}, {at}, {self.place(other)[0]})"
         elif guard:
-            _, row, column = self.terms(access)
-            if not row or not (column or self.tile.kind is TileKind.FLAT):
+            _, by_row, by_column = self.terms(access)
+            if not by_row or not (by_column or self.tile.kind is TileKind.FLAT):
                 at = f"{at} + {guard}.to(tl.int32) * 0"  # an address for each element that the condition is about
             mask = f"{mask} & {guard}, other=0" if mask else f"{guard}, other=0"
         text = f"tl.load({at}{', ' + mask if mask else ''})"
@@ -321,6 +285,24 @@ class Writer:
         if self.early is not None and len(scope.lines) > lines and not guard and self._is_weight(access):
             self.early.append(scope.lines.pop())
         return name
+
+    def moved(
+        self, scope: Scope, mask: str, index: str, size: int, stride: int, reported: bool, wraps: bool = False
+    ) -> tuple[str, str]:
+        """How far a row is from the first one, and whether it exists; where it does not, that may be reported."""
+        index = scope.cast(index, "int64")
+        rows = self.number("rows of a table", size)
+        if wraps:
+            index = scope.let("q", f"tl.where({index} < 0, {index} + {rows}, {index})", "int64")
+        exists = scope.let("q", f"({index} >= 0) & ({index} < {rows})", "cond")
+        if reported:
+            high, low = (self.number("failure", half, word) for half, word in enumerate(_words(self.failure)))
+            flag = f"(({high}.to(tl.int64) << 32) | ({low}.to(tl.int64) & 0xFFFFFFFF)).to(tl.pointer_type(tl.int32))"
+            lacks = scope.let("q", f"{f'{mask} & ' if mask else ''}(({index} < 0) | ({index} >= {rows}))", "cond")
+            report = f"tl.store({flag} + {lacks}.to(tl.int32) * 0, 1, {lacks})"
+            if report not in scope.lines:
+                scope.lines.append(report)
+        return index if stride == 1 else f"{index} * {self.number('stride of a table', stride)}", exists
 
     def _random_words(self, access: Access) -> str | None:
         """The words of a whole tile, of which each four come from one counter: where rows of the tile lie in order and begin at
@@ -363,19 +345,12 @@ class Writer:
         if place is None:
             self.store(scope, member.write, name)
             return
-        index = scope.cast(self.value(scope, member.reads[place.read]), "int64")
-        places = self.number("places", place.size)
-        exists = scope.let("q", f"({index} >= 0) & ({index} < {places})", "cond")
         at, mask = self.place(member.write)
         zero = "" if " " in at or self.tile.kind is TileKind.FLAT else " + x * 0"
-        at = f"{at}{zero} + {index} * {self.number('stride of places', place.stride)}"
+        index = self.value(scope, member.reads[place.read])
+        moved, exists = self.moved(scope, mask, index, place.size, place.stride, True)
+        at = f"{at}{zero} + {moved}"
         self.store_text(scope, at, f"{mask} & {exists}" if mask else exists, name, member.loop.write.buffer.dtype)
-        high, low = (self.number("failure", half, word) for half, word in enumerate(_words(self.failure)))
-        flag = f"(({high}.to(tl.int64) << 32) | ({low}.to(tl.int64) & 0xFFFFFFFF)).to(tl.pointer_type(tl.int32))"
-        lacks = scope.let("q", f"{f'{mask} & ' if mask else ''}(({index} < 0) | ({index} >= {places}))", "cond")
-        report = f"tl.store({flag} + {lacks}.to(tl.int32) * 0, 1, {lacks})"
-        if report not in scope.lines:
-            scope.lines.append(report)
 
     @staticmethod
     def store_text(scope: Scope, at: str, mask: str, name: str, dtype: Any) -> None:
@@ -385,11 +360,13 @@ class Writer:
 
     # ---------------------------------------------------------------- values
 
-    def value(self, scope: Scope, access: Access, guard: str = "", other: Access | None = None) -> str:
+    def value(
+        self, scope: Scope, access: Access, guard: str = "", other: Access | None = None, row: tuple[Any, ...] = ()
+    ) -> str:
         """What a member reads: a register, or memory."""
         source = self.group.made.get(access.buffer)
         if source is None:
-            return self.load(scope, access, guard, other)
+            return self.load(scope, access, guard, other, row)
         if source.level is not Level.POINT:
             return self.row_values[access.buffer]
         return self.compute(scope, source)
@@ -416,9 +393,12 @@ class Writer:
         """The value of a member's expression, in the type it computes in."""
         kind = _kind(member.loop.compute)
 
-        def leaf(node: Expr, guard: str = "", exact: bool = False, other: Expr | None = None) -> str:
-            places = [member.reads[n.args[0]] for n in (node, other) if n is not None]  # type: ignore[call-overload]
-            name = self.value(scope, places[0], guard, *places[1:])
+        def leaf(
+            node: Expr, guard: str = "", exact: bool = False, other: Expr | None = None, row: tuple[Any, ...] = ()
+        ) -> str:
+            place, second = (None if n is None else member.reads[n.args[0]] for n in (node, other))  # type: ignore[call-overload]
+            assert place is not None
+            name = self.value(scope, place, guard, second, row)
             return name if exact else scope.cast(name, kind)
 
         bits = {fl.bfloat16: 8, fl.float16: 11}.get(member.loop.compute, 24)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import flambeau as fl
-from flambeau._inductor.ir import Access, Buffer, OperatorCall
+from flambeau._inductor.ir import Access, Buffer, OperatorCall, moved_loads
 from flambeau._inductor.printers import Work
 from flambeau._inductor.product_operands import product_operands
 from flambeau._inductor.schedule import Group, Level
@@ -168,7 +168,11 @@ def over(matrix: Matrix, group: Group, split: int) -> Group | None:
     dims = group.dims
     rows = tuple(math.prod(dims[i + 1 :]) for i in range(len(dims)))
     for member in group.members:
-        if member.write.buffer.memory is matrix.result:
+        if (
+            member.write.buffer.memory is matrix.result
+            or member.loop.place is not None
+            or moved_loads(member.loop.expr)
+        ):
             return None
         for access in member.reads:
             if access.buffer.memory is matrix.result:
@@ -246,10 +250,12 @@ class Finished(Writer):
         down, across, _ = super().grid()
         return down * across, 1, 1
 
-    def load(self, scope: Scope, access: Access, guard: str = "", other: Access | None = None) -> str:
+    def load(
+        self, scope: Scope, access: Access, guard: str = "", other: Access | None = None, row: tuple[Any, ...] = ()
+    ) -> str:
         if access.buffer is self.matrix.result:
             return scope.let("x", "made", "float32")
-        return super().load(scope, access, guard, other)
+        return super().load(scope, access, guard, other, row)
 
     def body(self) -> list[str]:
         scope = Scope(self)

@@ -13,7 +13,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue
-from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, Reduce
+from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, Reduce, moved_loads
 from flambeau._inductor.joining import guarded_loads
 from flambeau.ops import expr as e
 
@@ -112,7 +112,7 @@ def _makers(lowering: Any, buffer: Buffer, depth: int) -> list[Loop]:
 def _is_of_vector(loop: Loop, depth: int) -> bool:
     """Whether a loop runs over a vector, maybe to reduce it to one number, or makes one number."""
     long = [n for n in loop.domain if n != 1]
-    if long not in ([], [depth]) or loop.place is not None or guarded_loads(loop.expr):
+    if long not in ([], [depth]) or loop.place is not None or guarded_loads(loop.expr) - moved_loads(loop.expr):
         return False
     if any(a.buffer.source in ("index", "random") for a in loop.reads):
         return False

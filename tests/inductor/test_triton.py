@@ -98,6 +98,14 @@ def copied_twice(x, cache, one, two):
     return [before, cache * 2]
 
 
+def begun(ids, at, words, table, weight, matrix):
+    """The beginning of a decoded word: its embedding, what belongs to its position, a norm and a product."""
+    x = F.embedding(ids, words)
+    y = F.rms_norm(x, x.shape[-1:], weight)
+    hidden = fl.arange(40, device=ids.device) <= at
+    return [F.linear(y, matrix), x + table[at], hidden, table[fl.arange(1, 9, 3, device=ids.device) - 5] * 2]
+
+
 # name: function, inputs, and whether gradients are compared too
 CASES = {
     "equal calls": (
@@ -383,6 +391,13 @@ CASES = {
         [floats(1, 40), floats(72, 40), floats(19, 40), floats(5, 6)],
         False,
     ),
+    "rows of tables": (
+        begun,
+        [
+            lambda: fl.tensor([[7]]), lambda: fl.tensor([-3]), floats(11, 40), floats(20, 40), floats(40), floats(72, 40)
+        ],
+        False,
+    ),
     "caches that are extended": (
         extended,
         [
@@ -517,7 +532,7 @@ SAMPLES = [
     "a convolution of few channels", "a convolution by one element", "a rotary embedding in bfloat16", "padding",
     "products with a vector in bfloat16", "products with a vector side by side", "small kernels side by side", "a filter along a sequence in bfloat16",
     "group norm of channels-last images in bfloat16", "attention of one query",
-    "caches in bfloat16 that are extended", "rows that are copied to places",
+    "caches in bfloat16 that are extended", "rows that are copied to places", "rows of tables", "cross entropy",
 ]  # fmt: skip
 
 

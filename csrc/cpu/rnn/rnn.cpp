@@ -256,11 +256,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer(const Tensor& input
   const Sizes z = check(input, hx, cx, w_ih, w_hh, b_ih, b_hh, w_hr, mode, s);
   const DType dtype = input.dtype(), compute = compute_of(dtype);
   const Options wide{compute, input.device()}, own{dtype, input.device()};
-  Tensor gates = row_tensor(s, z.gates, wide);
-  Tensor saved = mode == Mode::Lstm || mode == Mode::Gru ? row_tensor(s, z.hidden, wide) : empty({0}, wide);
+  // What backward needs is kept in the input's dtype.
+  const bool keeps = mode == Mode::Lstm || mode == Mode::Gru;
   if (input.is_meta())
     return {row_tensor(s, z.state, own), empty(hx.sizes(), own),
-            empty(cx.defined() ? cx.sizes() : IntSpan({0}), own), gates, saved};
+            empty(cx.defined() ? cx.sizes() : IntSpan({0}), own), row_tensor(s, z.gates, own),
+            keeps ? row_tensor(s, z.hidden, own) : empty({0}, own)};
+  Tensor gates = row_tensor(s, z.gates, wide);
+  Tensor saved = keeps ? row_tensor(s, z.hidden, wide) : empty({0}, wide);
   Tensor output = row_tensor(s, z.state, wide);
   Tensor h = fresh_state(hx, compute), c = cx.defined() ? fresh_state(cx, compute) : empty({0}, wide);
   const Tensor x = in_row_order(input, s, compute), wi = as_run(w_ih, compute), wh = as_run(w_hh, compute),
@@ -275,7 +278,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer(const Tensor& input
     run_forward<float>(s, mode, z, x.data<float>(), wi.data<float>(), wh.data<float>(), pointer<float>(bi),
                        pointer<float>(bh), pointer<float>(wr), h.data<float>(), c.data<float>(),
                        output.data<float>(), gates.data<float>(), saved.data<float>());
-  return {to_dtype(output, dtype), to_dtype(h, dtype), to_dtype(c, dtype), gates, saved};
+  return {to_dtype(output, dtype), to_dtype(h, dtype), to_dtype(c, dtype), to_dtype(gates, dtype),
+          to_dtype(saved, dtype)};
 }
 
 // ---------------------------------------------------------------- derivative

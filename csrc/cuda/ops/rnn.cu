@@ -57,9 +57,10 @@ __global__ void __launch_bounds__(256) step_kernel(const __grid_constant__ Step 
     case Step::GruGradient: {
       const T* g = of(s.gates) + b * 3 * n + i;
       T *d = of(s.d_gates) + b * 3 * n + i, *through = of(s.d_recurrent) + b * 3 * n + i;
-      const auto r = cell::gru_gradient(g[0], g[n], g[2 * n], saved[at], before[at], gradient());
+      const T reset = g[0];  // the gradients may take the place of the gates
+      const auto r = cell::gru_gradient(reset, g[n], g[2 * n], saved[at], before[at], gradient());
       d[0] = through[0] = r.reset, d[n] = through[n] = r.update, d[2 * n] = r.fresh;
-      through[2 * n] = r.fresh * g[0];
+      through[2 * n] = r.fresh * reset;
       of(s.d_h)[at] = r.before;
       return;
     }
