@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import flambeau as fl
+from flambeau._inductor import config
 from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
 from flambeau._inductor.iteration import assign_passes, iteration_space
 from flambeau._inductor.joining import second_loads
@@ -145,6 +146,9 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
         warps = _warps_for(group, x * power(width))
         if multiplies_vectors(group):
             x, warps = (2, 2) if width <= 1024 and height >= 2 * target.processors else (1, min(warps * 2, 16))
+            if config.triton.vector_tile:
+                tiles = [int(n) for n in config.triton.vector_tile.split(",")]
+                x, warps = tiles[:2] if width <= 1024 else tiles[2:]
         tile = Tile(TileKind.BY_ROWS, x, power(width), warps, registers=_registers(group))
         return [Part(group, stored, tile)]
     if height >= target.processors:
