@@ -52,7 +52,8 @@ class triton:
     # for ahead; writes into caches in the kernels that compute what is written.
     joins_parts = os.environ.get("FLAMBEAU_JOINS_PARTS", "0") != "0"
     prefetches = os.environ.get("FLAMBEAU_PREFETCHES", "0") != "0"
-    vector_tile = os.environ.get("FLAMBEAU_VECTOR_TILE", "")  # rows and warps, of rows of up to 1,024 numbers and of longer ones
+    # Rows and warps of products with a vector: of rows of up to 1,024 numbers, and of longer ones.
+    vector_tile = os.environ.get("FLAMBEAU_VECTOR_TILE", "")
     places = os.environ.get("FLAMBEAU_PLACES", "0") != "0"
     multi_kernel = 0  # there is one kernel for each reduction
 
