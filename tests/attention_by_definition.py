@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 
-def attention(q, k, v, g, mask=None, causal=False, scale=None):
-    """Output and gradients; q and g have `group` heads for each of k and v."""
+def attention(q, k, v, g, mask=None, causal=False, scale=None, keep=1):
+    """Output and gradients; q and g have `group` heads for each of k and v. `keep` is what dropout multiplies weights by."""
     group = q.shape[1] // k.shape[1]
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     wide_k, wide_v = k.repeat(group, 1), v.repeat(group, 1)
@@ -19,12 +19,12 @@ def attention(q, k, v, g, mask=None, causal=False, scale=None):
     weights = np.exp(scores - np.where(np.isinf(top), 0, top))
     total = weights.sum(-1, keepdims=True)
     weights /= np.where(total == 0, 1, total)
-    out = weights @ wide_v
-    of_weights = g @ wide_v.swapaxes(-1, -2)
+    out = (weights * keep) @ wide_v
+    of_weights = g @ wide_v.swapaxes(-1, -2) * keep
     of_scores = weights * (of_weights - (g * out).sum(-1, keepdims=True)) * scale
 
     def over_group(x):
         return x.reshape(x.shape[0], k.shape[1], group, *x.shape[2:]).sum(2)
 
     of_key = over_group(of_scores.swapaxes(-1, -2) @ q)
-    return out, of_scores @ wide_k, of_key, over_group(weights.swapaxes(-1, -2) @ g)
+    return out, of_scores @ wide_k, of_key, over_group((weights * keep).swapaxes(-1, -2) @ g)

@@ -32,12 +32,16 @@ class Args(ctypes.Structure):
         *((n, Operand) for n in OPERANDS),
         ("mask", ctypes.c_void_p),
         *((f"mask_{n}", ctypes.c_int64) for n in ("batch", "head", "query", "key")),
+        ("keep", ctypes.c_void_p),
+        *((f"keep_{n}", ctypes.c_int64) for n in ("batch", "head", "query", "key")),
         ("sums", ctypes.c_void_p),
         ("products", ctypes.c_void_p),
         *((n, ctypes.c_int) for n in ("batch", "heads", "group", "queries", "keys", "depth")),
         ("scale", ctypes.c_float),
+        ("kept_factor", ctypes.c_float),
         ("causal", ctypes.c_bool),
         ("mask_dtype", ctypes.c_int8),
+        ("keep_pairs", ctypes.c_bool),
     ]
 
 
@@ -73,7 +77,9 @@ def to_double(bits, brain):
     return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
-def check(library, groups, brain, b, heads, key_heads, queries, keys, depth, causal, mask=None, joined=False):
+def check(
+    library, groups, brain, b, heads, key_heads, queries, keys, depth, causal, mask=None, joined=False, dropout=None
+):
     rng = np.random.default_rng(0)
     args = Args(batch=b, heads=heads, group=heads // key_heads, queries=queries, keys=keys, depth=depth)
     args.scale, args.causal = 0.25, causal
@@ -89,9 +95,15 @@ def check(library, groups, brain, b, heads, key_heads, queries, keys, depth, cau
     args.sums, args.products = numbers[0].ctypes.data, numbers[1].ctypes.data
     if mask is not None:
         args.mask, (args.mask_query, args.mask_key) = mask.ctypes.data, mask.strides
+    keep = 1
+    if dropout is not None:
+        kept = rng.random((b, heads, queries, keys)) >= dropout
+        args.keep, args.kept_factor, args.keep_pairs = kept.ctypes.data, 1 / (1 - dropout), keys % 2 == 0
+        args.keep_batch, args.keep_head, args.keep_query, args.keep_key = kept.strides
+        keep = kept / (1 - dropout)
     assert library.attention(ctypes.byref(args), brain, mask is not None and mask.dtype == bool, groups) is None
     values = {name: to_double(t, brain) for name, t in tensors.items()}
-    wanted = attention(*(values[n] for n in ("query", "key", "value", "grad_output")), mask, causal, 0.25)
+    wanted = attention(*(values[n] for n in ("query", "key", "value", "grad_output")), mask, causal, 0.25, keep)
     for name, want in zip(("output", "grad_query", "grad_key", "grad_value"), wanted):
         tolerance = (2e-2 if brain else 3e-3) * max(1.0, np.abs(want).max())
         np.testing.assert_allclose(values[name], want, atol=tolerance, err_msg=name)
@@ -112,6 +124,14 @@ CASES = [
 @pytest.mark.parametrize("place,case", list(enumerate(CASES)), ids=str)
 def test_attention(library, place, case, groups):
     check(library, groups, *case, joined=place % 2 == 1)
+
+
+@pytest.mark.parametrize("keys", [70, 71])
+@pytest.mark.parametrize("depth", [64, 128])
+@pytest.mark.parametrize("causal", [False, True])
+def test_dropout(library, causal, depth, keys):
+    mask = None if causal else np.random.default_rng(1).standard_normal((40, keys)).astype(np.float32)
+    check(library, True, False, 2, 2, 1, 40, keys, depth, causal, mask, dropout=0.3)
 
 
 @pytest.mark.parametrize("groups", [False, True])

@@ -187,8 +187,25 @@ Tensor in_pieces(const Tensor& t) {
 flash::Operand operand(const Tensor& t) {
   return {t.raw(), 2 * t.stride(0), 2 * t.stride(1), 2 * t.stride(2)};
 }
-flash::Args block_args(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, float scale,
-                       bool causal) {
+// What an operator says of attention besides its operands.
+struct Call {
+  Tensor mask, keep;
+  float scale = 1, kept_factor = 1;
+  bool causal = false;
+};
+
+void set_kept(flash::Args& a, const Tensor& keep, float factor) {
+  a.keep = keep.raw();
+  int64_t* strides[] = {&a.keep_batch, &a.keep_head, &a.keep_query, &a.keep_key};
+  for (int64_t i = 0; i < 4; ++i)
+    if (keep.size(i) != 1) *strides[i] = keep.stride(i);
+  a.keep_pairs = a.keep_key == 1 && reinterpret_cast<uintptr_t>(keep.raw()) % 2 == 0 && a.keys % 2 == 0 &&
+                 (a.keep_batch | a.keep_head | a.keep_query) % 2 == 0;
+  a.kept_factor = factor;
+}
+
+flash::Args block_args(const Tensor& q, const Tensor& k, const Tensor& v, const Call& call) {
+  const Tensor& mask = call.mask;
   flash::Args a{};
   a.query = operand(q);
   a.key = operand(k);
@@ -206,16 +223,16 @@ flash::Args block_args(const Tensor& q, const Tensor& k, const Tensor& v, const 
   a.queries = int(q.size(2));
   a.keys = int(k.size(2));
   a.depth = int(q.size(3));
-  a.scale = scale;
-  a.causal = causal;
+  a.scale = call.scale;
+  a.causal = call.causal;
+  if (call.keep.defined()) set_kept(a, call.keep, call.kept_factor);
   return a;
 }
 
-void attention_by_blocks(Value* args, const Tensor& mask, float scale, Value* results) {
+void attention_by_blocks(Value* args, const Call& call, const Tensor& out, Value* results) {
   const Tensor q = in_pieces(args[0].tensor()), k = in_pieces(args[1].tensor()),
                v = in_pieces(args[2].tensor());
-  flash::Args a = block_args(q, k, v, mask, scale, args[4].to_bool());
-  const Tensor out = attention_output(args[0].tensor(), q.size(3));
+  flash::Args a = block_args(q, k, v, call);
   const Tensor sums = empty({q.size(0), q.size(1), q.size(2)}, {DType::Float, q.device()});
   a.output = operand(out);
   a.sums = sums.data<float>();
@@ -224,13 +241,17 @@ void attention_by_blocks(Value* args, const Tensor& mask, float scale, Value* re
   results[1] = Value(sums);
 }
 
-void gradients_by_blocks(Value* args, const Tensor& mask, float scale, Value* results) {
+// `result` is the output of the forward pass, `logarithms` are those of its sums; the results are laid out as
+// `make` makes them.
+template <class Make>
+void gradients_by_blocks(Value* args, const Call& call, const Tensor& result, const Tensor& logarithms,
+                         const Make& make, Value* results) {
   const Tensor q = in_pieces(args[1].tensor()), k = in_pieces(args[2].tensor()),
-               v = in_pieces(args[3].tensor()), g = in_pieces(args[0].tensor()),
-               out = in_pieces(args[5].tensor()), sums = contiguous(args[6].tensor());
-  flash::Args a = block_args(q, k, v, mask, scale, args[7].to_bool());
-  const Tensor dq = heads_inside(q.sizes(), q.options()), dk = heads_inside(k.sizes(), k.options()),
-               dv = heads_inside(v.sizes(), v.options());
+               v = in_pieces(args[3].tensor()), g = in_pieces(args[0].tensor()), out = in_pieces(result),
+               sums = contiguous(logarithms);
+  flash::Args a = block_args(q, k, v, call);
+  const Tensor dq = make(q.sizes(), q.options()), dk = make(k.sizes(), k.options()),
+               dv = make(v.sizes(), v.options());
   const Scratch products(sums.numel() * sizeof(float), q.device().index, current_stream());
   a.output = operand(out);
   a.grad_output = operand(g);
@@ -252,7 +273,8 @@ void attention(const Operator& op, void*, KeySet keys, Value* args, Value* resul
   const Tensor query = args[0].tensor(), key = args[1].tensor(), mask = args[3].tensor();
   if (query.dim() == 4 && by_blocks(query, key, args[2].tensor(), mask, scale_of(args[5], query))) {
     OnDevice on(query.device().index);
-    return attention_by_blocks(args, mask, scale_of(args[5], query), results);
+    const Call call{mask, Tensor(), scale_of(args[5], query), 1, args[4].to_bool()};
+    return attention_by_blocks(args, call, attention_output(query, query.size(3)), results);
   }
   if (!usable(query, key, mask) || args[2].tensor().numel() == 0)
     return by_definition(op, keys, args, results);
@@ -279,7 +301,8 @@ void attention_backward(const Operator& op, void*, KeySet keys, Value* args, Val
   if (query.dim() == 4 && args[0].tensor().dtype() == query.dtype() &&
       by_blocks(query, key, args[3].tensor(), mask, scale_of(args[8], query))) {
     OnDevice on(query.device().index);
-    return gradients_by_blocks(args, mask, scale_of(args[8], query), results);
+    const Call call{mask, Tensor(), scale_of(args[8], query), 1, args[7].to_bool()};
+    return gradients_by_blocks(args, call, args[5].tensor(), args[6].tensor(), heads_inside, results);
   }
   if (!usable(query, key, mask) || args[3].tensor().numel() == 0)
     return by_definition(op, keys, args, results);
@@ -307,6 +330,53 @@ void attention_backward(const Operator& op, void*, KeySet keys, Value* args, Val
   Described(op, args).lay_out(results);
 }
 
+// ---------------------------------------------------------------- with dropout
+
+float kept_factor(const Value& dropout) {
+  const double p = dropout.to_float();
+  return p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f;
+}
+
+// Whether the kernels over blocks take what dropout keeps of all weights.
+bool takes(const Tensor& query, const Tensor& key, const Tensor& keep) {
+  if (!keep.defined()) return true;
+  const int64_t full[4] = {query.size(0), query.size(1), query.size(2), key.size(2)};
+  for (int64_t i = 0; i < 4; ++i)
+    if (keep.dim() != 4 || keep.size(i) != full[i]) return false;
+  return keep.dtype() == DType::Bool;
+}
+
+// (query, key, value, bias, keep, is_causal, scale, dropout_p)
+void biased_attention(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  check_on_device(op, args);
+  const Tensor query = args[0].tensor(), key = args[1].tensor(), bias = args[3].tensor(),
+               keep = args[4].tensor();
+  if (query.dim() != 4 || !by_blocks(query, key, args[2].tensor(), bias, scale_of(args[6], query)) ||
+      !takes(query, key, keep))
+    return by_definition(op, keys, args, results);
+  OnDevice on(query.device().index);
+  const Call call{bias, keep, scale_of(args[6], query), kept_factor(args[7]), args[5].to_bool()};
+  attention_by_blocks(args, call, empty(query.sizes(), query.options()), results);
+}
+
+// (grad, query, key, value, bias, keep, output, logsumexp, is_causal, scale, dropout_p, bias_gradient)
+void biased_attention_backward(const Operator& op, void*, KeySet keys, Value* args, Value* results) {
+  check_on_device(op, args);
+  const Tensor query = args[1].tensor(), key = args[2].tensor(), bias = args[4].tensor(),
+               keep = args[5].tensor();
+  if (query.dim() != 4 || args[0].tensor().dtype() != query.dtype() || args[11].to_bool() ||
+      !by_blocks(query, key, args[3].tensor(), bias, scale_of(args[9], query)) || !takes(query, key, keep))
+    return by_definition(op, keys, args, results);
+  OnDevice on(query.device().index);
+  const Call call{bias, keep, scale_of(args[9], query), kept_factor(args[10]), args[8].to_bool()};
+  const auto contiguous_one = [](IntSpan sizes, Options options) { return empty(sizes, options); };
+  gradients_by_blocks(args, call, args[6].tensor(), args[7].tensor(), contiguous_one, results);
+  results[3] = Value(empty({0}, query.options()));
+}
+
+const detail::Register biased_forward{"_biased_attention", {Key::CUDA}, Kernel{biased_attention, nullptr}};
+const detail::Register biased_backward{
+    "_biased_attention_backward", {Key::CUDA}, Kernel{biased_attention_backward, nullptr}};
 const detail::Register forward{"_flash_attention", {Key::CUDA}, Kernel{attention, nullptr}};
 const detail::Register backward{
     "_flash_attention_backward", {Key::CUDA}, Kernel{attention_backward, nullptr}};

@@ -240,7 +240,7 @@ __device__ __forceinline__ void hide(const Args& a, const char* mask, float fact
             const int query = kFlipped ? j : i, key = kFlipped ? i : j;
             bool shown = j >= first && j <= last && query < a.queries;
             x *= factor;
-            if (shown) {
+            if (shown && a.mask) {
               const char* at = mask + query * a.mask_query + key * a.mask_key;
               if (a.mask_dtype == DType::Bool)
                 shown = *at != 0;
@@ -253,6 +253,49 @@ __device__ __forceinline__ void hide(const Args& a, const char* mask, float fact
           }
         }
     }
+}
+
+// Which weights of a block dropout keeps: a bit for each that a lane has of 16 rows. `row` and `column` are
+// those of the lane's first element; what is not there is not kept. kFlipped: rows are keys.
+template <bool kFlipped, int kM, int kN>
+__device__ __forceinline__ void read_kept(const Args& a, int batch, int head, int row, int column,
+                                          uint32_t (&bits)[kM]) {
+  static_assert(kN * 4 <= 32);
+  const char* keep = a.keep + batch * a.keep_batch + head * a.keep_head;
+#pragma unroll
+  for (int m = 0; m < kM; ++m) {
+    bits[m] = 0;
+#pragma unroll
+    for (int n = 0; n < kN; ++n)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int i = row + m * 16 + h * 8, j = column + n * 8;
+        if (!kFlipped && a.keep_pairs) {
+          if (i < a.queries && j < a.keys) {
+            const auto pair = *reinterpret_cast<const uint16_t*>(keep + i * a.keep_query + j);
+            bits[m] |= (pair & 1u | (pair >> 7 & 2u)) << (n * 4 + h * 2);
+          }
+          continue;
+        }
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int query = kFlipped ? j + e : i, key = kFlipped ? i : j + e;
+          if (query < a.queries && key < a.keys && keep[query * a.keep_query + key * a.keep_key])
+            bits[m] |= 1u << (n * 4 + h * 2 + e);
+        }
+      }
+  }
+}
+
+// Numbers of which dropout keeps some.
+template <int kM, int kN>
+__device__ __forceinline__ void drop(float (&x)[kM][kN][4], const uint32_t (&bits)[kM], float factor) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int n = 0; n < kN; ++n)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) x[m][n][e] = bits[m] >> (n * 4 + e) & 1 ? x[m][n][e] * factor : 0.0f;
 }
 
 // Stores the rows of a warp, each times a factor, through the part of shared memory that was the warp's own.
@@ -354,7 +397,7 @@ template <bool kGroup, template <class> class Launch>
 void dispatch(const Args& a, bool brain, cudaStream_t stream) {
   const auto with = [&](auto kind) {
     constexpr bool kBrain = decltype(kind)::value;
-    if (a.mask) {
+    if (a.mask || a.keep) {
       if (a.depth <= 64) return Launch<Make<kBrain, 64, true, kGroup>>::run(a, stream);
       return Launch<Make<kBrain, 128, true, kGroup>>::run(a, stream);
     }

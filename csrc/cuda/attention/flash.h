@@ -17,12 +17,16 @@ struct Args {
   Operand grad_output, grad_query, grad_key, grad_value;  // the gradients: of the backward pass only
   const char* mask;  // bool (false hides a key) or floating (added to scores); null when there is none
   int64_t mask_batch, mask_head, mask_query, mask_key;  // in bytes, zero where it is broadcast
+  const char* keep;  // bool: which weights dropout keeps, times a factor; null where it keeps all
+  int64_t keep_batch, keep_head, keep_query, keep_key;  // in bytes
   float* sums;      // (batch, head, query): the logarithm of a query's summed exponentials of scores
   float* products;  // the same shape: of a row of the output and its gradient; scratch of the backward pass
   int batch, heads, group, queries, keys, depth;  // `group` neighbouring query heads share a key head
   float scale;                                    // positive
+  float kept_factor;
   bool causal;                                    // a query sees the keys up to its own position
   DType mask_dtype;
+  bool keep_pairs;  // what is kept of two neighbouring keys, the first at an even place, is read at once
 };
 
 // Whether the device multiplies by groups of warps (capability 9.0), and a head is wide enough for it.

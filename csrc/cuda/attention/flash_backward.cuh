@@ -138,6 +138,13 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of
       if (kMasked || at + kPart > a.keys || (a.causal && at + kPart - 1 > mine))
         hide<kMasked, false>(a, mask_of(a, batch, head), scale, mine + lane / 4, at + lane % 4 * 2, s);
       finish<K, 0>(d);
+      if constexpr (kMasked) {
+        if (a.keep) {
+          uint32_t kept[kM];
+          read_kept<false, kM, kN>(a, batch, head, mine + lane / 4, at + lane % 4 * 2, kept);
+          drop(d, kept, a.kept_factor);
+        }
+      }
 #pragma unroll
       for (int m = 0; m < kM; ++m)
 #pragma unroll
@@ -202,6 +209,26 @@ __device__ __forceinline__ void put_own(const float (&sums)[kM][kN][4], const fl
                                         rows - mine, chunks);
 }
 
+// Starts c += w b for the weights that dropout keeps; the others stay what they are.
+template <class K, int kM, int kN>
+__device__ __forceinline__ void start_sums_of_kept(const Args& a, float (&c)[kM][K::D / 8][4],
+                                                   const float (&w)[kM][kN][4], const uint32_t (&kept)[kM],
+                                                   uint32_t b) {
+  if constexpr (K::kMasked)
+    if (a.keep) {
+      float used[kM][kN][4];
+#pragma unroll
+      for (int m = 0; m < kM; ++m)
+#pragma unroll
+        for (int n = 0; n < kN; ++n)
+#pragma unroll
+          for (int e = 0; e < 4; ++e) used[m][n][e] = w[m][n][e];
+      drop(used, kept, a.kept_factor);
+      return start_sums<K>(c, used, b);
+    }
+  start_sums<K>(c, w, b);
+}
+
 template <class K>
 __global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D <= 64 ? 3 : 1)
     flash_gradient_of_keys(const Args a) {
@@ -257,9 +284,15 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D 
           for (int e = 0; e < 4; ++e)
             s[m][n][e] = weight<kMasked>(s[m][n][e], factor, (e % 2 ? sum.y : sum.x) * kLog2E);
       }
-      start_sums<K>(of_value, s, grads);
+      uint32_t kept[kM] = {};
+      if constexpr (kMasked)
+        if (a.keep)
+          read_kept<true, kM, kN>(a, batch, place.head, mine + lane / 4, at + lane % 4 * 2, kept);
+      start_sums_of_kept<K>(a, of_value, s, kept, grads);
       if constexpr (!K::kGroup) start_scores<K>(d, value, grads);  // only now: registers are scarce
       finish<K, 1>(d);
+      if constexpr (kMasked)
+        if (a.keep) drop(d, kept, a.kept_factor);
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
         const float2 product = matrix::get_shared_pair(numbers + (kBlock + part + n * 8 + lane % 4 * 2) * 4);

@@ -4,7 +4,7 @@
 namespace fl::cuda::flash {
 
 void forward(const Args& args, bool brain, cudaStream_t stream) {
-  if (has_groups(args)) return forward_by_groups(args, brain, stream);
+  if (!args.keep && has_groups(args)) return forward_by_groups(args, brain, stream);
   dispatch<false, Forward>(args, brain, stream);
 }
 
