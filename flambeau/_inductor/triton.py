@@ -165,12 +165,28 @@ class Writer:
         self.wide = self._reach() >= 1 << 31
         self.exact_rows = self.tile.kind is not TileKind.BY_COLUMNS and self.height % self.tile.x == 0
         self.exact_columns = self.tile.full_rows and self.width == self.tile.r
+        self.same_for_rows = self._same_for_rows() if multiplies_vectors(self.group) else set()
         accesses = [a for m in self.group.members for a in (m.write, *m.reads)]
         self.room = not self.exact_columns and any(map(self.has_room, accesses))
 
     def _make_innermost(self, k: int) -> None:
         for items in (self.sizes, self.picks):
             items.insert(self.rows - 1, items.pop(k))
+
+    def _same_for_rows(self) -> set[Buffer]:
+        """What is made of the same numbers for all rows: the norm of a vector, say, which a tile of rows needs once."""
+        same: set[Buffer] = set()
+        for member in self.group.members:
+            outside = [a for a in member.reads if a.buffer not in same]
+            alike = all(
+                a.buffer not in self.group.made
+                and a.buffer.source != "random"
+                and not any(a.strides[pick] for pick in self.picks[: self.rows])
+                for a in outside
+            )
+            if alike and member.reads:
+                same.add(member.loop.write.buffer)
+        return same
 
     def _reach(self) -> int:
         """An upper bound of every number that indices are computed from."""
@@ -462,7 +478,8 @@ class Writer:
         mask = "m" if len(masks) == 2 else masks[0] if masks else ""
         if mask:
             return scope.let("f", f"tl.where({mask}, {name}, {self.initial(member.loop.reduce, kind)})", kind)
-        return scope.let("f", f"tl.broadcast_to({name}, [X, R])", kind)
+        rows = "1" if member.loop.write.buffer in self.same_for_rows else "X"
+        return scope.let("f", f"tl.broadcast_to({name}, [{rows}, R])", kind)
 
     @staticmethod
     def folded(reduce: Reduce, name: str, axis: int) -> str:
