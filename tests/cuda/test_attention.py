@@ -38,7 +38,7 @@ def make(shape, dtype, rng, layout="plain", device="cuda"):
     return t.detach(), t.cpu().to(fl.float64).numpy()
 
 
-def check(shape, keys, dtype, heads=None, causal=False, mask=None, scale=None, layouts=("plain",) * 4):
+def check(shape, keys, dtype, heads=None, causal=False, mask=None, scale=None, layouts=("plain",) * 4, dropout=0.0):
     rng = np.random.default_rng(0)
     b, h, _n, d = shape
     other = (b, heads or h, keys, d)
@@ -47,12 +47,16 @@ def check(shape, keys, dtype, heads=None, causal=False, mask=None, scale=None, l
     for t in (q, k, v):
         t.requires_grad_()
     on_device = None if mask is None else fl.from_numpy(mask).to("cuda")
-    out = F.scaled_dot_product_attention(
-        q, k, v, on_device, is_causal=causal, scale=scale, enable_gqa=heads is not None
-    )
+    fl.manual_seed(5)
+    out = F.scaled_dot_product_attention(q, k, v, on_device, dropout, causal, scale=scale, enable_gqa=heads is not None)
+    keep = 1
+    if dropout:
+        fl.manual_seed(5)
+        kept = fl.native_dropout(q.new_empty(()).expand(*shape[:3], keys), dropout, True)[1]
+        keep = kept.cpu().to(fl.float64).numpy() / (1 - dropout)
     assert out.grad_fn is not None and out.dtype == dtype and tuple(out.shape) == shape
     out.backward(g)
-    wanted = attention(*(a for _, a in made), mask, causal, scale)
+    wanted = attention(*(a for _, a in made), mask, causal, scale, keep)
     for name, got, want in zip(("out", "q", "k", "v"), (out, q.grad, k.grad, v.grad), wanted):
         got = got.detach().cpu().to(fl.float64).numpy()
         worst = max(1.0, np.abs(want).max())
@@ -177,3 +181,36 @@ def test_compiled_attention_refuses_a_mask_in_host_memory():
     run = fl.compile(lambda q: F.scaled_dot_product_attention(q, q, q, fl.ones(16, 16, dtype=fl.bool)))
     with pytest.raises(RuntimeError):
         run(q)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    "shape,keys,heads,causal",
+    [
+        ((2, 4, 130, 64), 130, None, True),
+        ((1, 4, 65, 128), 71, 2, False),
+        ((2, 2, 200, 32), 77, None, False),
+        ((1, 2, 100, 20), 64, None, True),
+    ],
+)
+def test_dropout(shape, keys, heads, causal, dtype):
+    check(shape, keys, dtype, heads, causal, dropout=0.3)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_dropout_beside_a_mask_keeps_no_scores(dtype):
+    rng = np.random.default_rng(3)
+    check((2, 2, 70, 64), 90, dtype, mask=rng.random((70, 90)) > 0.2, dropout=0.25)
+    q = fl.randn(4, 16, 2048, 64, device="cuda", dtype=dtype)
+    fl.cuda.synchronize()
+    fl.cuda.reset_peak_memory_stats()
+    before = fl.cuda.memory_allocated()
+    F.scaled_dot_product_attention(q, q, q, dropout_p=0.1)
+    assert fl.cuda.max_memory_allocated() - before < 4 * 16 * 2048 * 2048 * 2  # a byte for each score and the result
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("depth", [1, 20, 77, 100, 127])
+def test_heads_that_eight_does_not_divide(depth, dtype):
+    check((2, 4, 100, depth), 70, dtype, 2)
+    check((1, 2, 70, depth), 70, dtype, causal=True, layouts=("joined", "odd", "turned", "joined"))

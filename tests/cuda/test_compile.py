@@ -8,6 +8,7 @@ import pytest
 
 import flambeau as fl
 import flambeau.nn.functional as F
+from flambeau._inductor import config
 from flambeau._inductor.compile_fx import compile_tensor_function
 from flambeau._inductor.triton_build import TritonPrinter
 
@@ -103,12 +104,16 @@ class Forced(TritonPrinter):
         return cases.Ends(self.first)
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("name", [name for name in cases.CASES if name.startswith(("a product", "a convolution"))])
 def test_products_and_convolutions_with_what_follows_them(name, first):
     printer = Forced.of(fl.device("cuda"))
     printer.first = first
-    cases.agree(name, lambda function, inputs: compile_tensor_function(function, inputs, printer=printer), "cuda")
+    with config.patch(
+        max_autotune_gemm=True
+    ):  # results of calls that kernels take the place of are no memory to write over
+        cases.agree(name, lambda function, inputs: compile_tensor_function(function, inputs, printer=printer), "cuda")
 
 
 @pytest.mark.parametrize("mode", ["max-autotune-no-cudagraphs", "max-autotune"])

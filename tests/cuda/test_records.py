@@ -34,7 +34,7 @@ def compare(got, want, tolerance):
         g, w = g.detach().cpu(), w.detach()
         floating = w.is_floating_point() or w.is_complex()
         if w.is_complex():
-            g, w = fl.view_as_real(g.resolve_conj()), fl.view_as_real(w.resolve_conj())
+            g, w = (fl.view_as_real(t.resolve_conj().resolve_neg()) for t in (g, w))
         g, w = g.to(fl.float64), w.to(fl.float64)
         assert bool((g.isnan() == w.isnan()).all()), "NaN in other places"
         g, w = g.nan_to_num(0, 1e30, -1e30), w.nan_to_num(0, 1e30, -1e30)

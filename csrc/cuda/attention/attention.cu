@@ -165,7 +165,7 @@ bool by_blocks(const Tensor& query, const Tensor& key, const Tensor& value, cons
   if (key.size(0) != b || value.size(0) != b || value.size(1) != groups || h % groups || value.size(2) != m ||
       key.size(3) != d || value.size(3) != d)
     return false;
-  if (d % 8 || d > 128 || n > most || m > most || b * h > INT32_MAX || !(scale > 0)) return false;
+  if (d > 128 || n > most || m > most || b * h > INT32_MAX || !(scale > 0)) return false;
   if (mask.defined()) {
     const int64_t full[4] = {b, h, n, m}, lead = 4 - mask.dim();
     if (lead < 0 || !(mask.dtype() == DType::Bool || is_floating(mask.dtype()))) return false;
@@ -175,8 +175,23 @@ bool by_blocks(const Tensor& query, const Tensor& key, const Tensor& value, cons
   return true;
 }
 
-// Rows of 16-byte pieces: a copy only where the tensor has none.
+// How many numbers rows have that consist of 16-byte pieces, and the first of them as a window.
+int64_t whole_pieces(int64_t depth) {
+  return (depth + 7) / 8 * 8;
+}
+Tensor first_columns(const Tensor& t, int64_t depth) {
+  return alias(t, {t.size(0), t.size(1), t.size(2), depth},
+               {t.stride(0), t.stride(1), t.stride(2), t.stride(3)}, t.offset());
+}
+
+// Rows of 16-byte pieces, with zeros at their ends: a copy only where the tensor has none.
 Tensor in_pieces(const Tensor& t) {
+  if (t.size(3) % 8) {
+    const Tensor wide = empty({t.size(0), t.size(1), t.size(2), whole_pieces(t.size(3))}, t.options());
+    the_accelerator().fill(wide, "\0\0\0\0\0\0\0");
+    copy_into(first_columns(wide, t.size(3)), t);
+    return wide;
+  }
   bool fits = t.stride(3) == 1 && reinterpret_cast<uintptr_t>(t.raw()) % 16 == 0;
   for (int64_t i = 0; i < 3; ++i) fits = fits && (t.size(i) == 1 || t.stride(i) % 8 == 0);
   if (fits) return t;
@@ -234,9 +249,11 @@ void attention_by_blocks(Value* args, const Call& call, const Tensor& out, Value
                v = in_pieces(args[2].tensor());
   flash::Args a = block_args(q, k, v, call);
   const Tensor sums = empty({q.size(0), q.size(1), q.size(2)}, {DType::Float, q.device()});
-  a.output = operand(out);
+  const Tensor rows = out.size(3) % 8 ? empty(q.sizes(), q.options()) : out;
+  a.output = operand(rows);
   a.sums = sums.data<float>();
   flash::forward(a, q.dtype() == DType::BFloat16, current_stream());
+  if (out.size(3) % 8) copy_into(out, first_columns(rows, out.size(3)));
   results[0] = Value(out);
   results[1] = Value(sums);
 }
@@ -261,9 +278,14 @@ void gradients_by_blocks(Value* args, const Call& call, const Tensor& result, co
   a.sums = sums.data<float>();
   a.products = products.as<float>();
   flash::backward(a, q.dtype() == DType::BFloat16, current_stream());
-  results[0] = Value(dq);
-  results[1] = Value(dk);
-  results[2] = Value(dv);
+  const Tensor* gradients[] = {&dq, &dk, &dv};
+  for (int i = 0; i < 3; ++i) {
+    const Tensor& given = args[1 + i].tensor();
+    const bool whole = given.size(3) % 8 == 0;
+    const Tensor narrow = whole ? *gradients[i] : make(given.sizes(), given.options());
+    if (!whole) copy_into(narrow, first_columns(*gradients[i], given.size(3)));
+    results[i] = Value(narrow);
+  }
 }
 
 // ---------------------------------------------------------------- the operators

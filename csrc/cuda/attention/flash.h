@@ -24,7 +24,7 @@ struct Args {
   int batch, heads, group, queries, keys, depth;  // `group` neighbouring query heads share a key head
   float scale;                                    // positive
   float kept_factor;
-  bool causal;                                    // a query sees the keys up to its own position
+  bool causal;  // a query sees the keys up to its own position
   DType mask_dtype;
   bool keep_pairs;  // what is kept of two neighbouring keys, the first at an even place, is read at once
 };

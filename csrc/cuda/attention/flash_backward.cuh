@@ -286,8 +286,7 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D 
       }
       uint32_t kept[kM] = {};
       if constexpr (kMasked)
-        if (a.keep)
-          read_kept<true, kM, kN>(a, batch, place.head, mine + lane / 4, at + lane % 4 * 2, kept);
+        if (a.keep) read_kept<true, kM, kN>(a, batch, place.head, mine + lane / 4, at + lane % 4 * 2, kept);
       start_sums_of_kept<K>(a, of_value, s, kept, grads);
       if constexpr (!K::kGroup) start_scores<K>(d, value, grads);  // only now: registers are scarce
       finish<K, 1>(d);

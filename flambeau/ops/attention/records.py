@@ -119,7 +119,6 @@ def _is_on_device(
     return (
         query.dtype in (fl.bfloat16, fl.float16)
         and query.shape[3] == value.shape[3]
-        and query.shape[3] % 8 == 0
         and 0 < query.shape[3] <= 128
         and query.numel() > 0
         and max(query.shape[2], key.shape[2]) <= 1 << 21
