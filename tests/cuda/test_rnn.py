@@ -34,6 +34,35 @@ def test_networks(name):
         fl.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
 
 
+def close_to_float(got, want):
+    """Results of 16 bits beside those of single precision, by their norm."""
+    got, want = got.float(), want.float()
+    assert (got - want).norm() <= 0.03 * want.norm() + 1e-3, (got, want)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_of_16_bits(name, packed):
+    """What backward needs is kept in 16 bits, and gradients of gates take the place of the gates."""
+    fl.manual_seed(0)
+    network, x = NETWORKS[name](), fl.randn(4, 6, 3)
+    results = []
+    for device, dtype in (("cpu", fl.float32), ("cuda", fl.bfloat16)):
+        there, data = copy.deepcopy(network).to(device, dtype), x.detach().to(device, dtype).requires_grad_()
+        lengths = fl.tensor([6, 3, 4, 1] if network.batch_first else [4, 2, 4, 1, 3, 3])
+        pack = fl.nn.utils.rnn.pack_padded_sequence
+        given = pack(data, lengths, network.batch_first, False) if packed else data
+        output = there(given)[0]
+        output = fl.nn.utils.rnn.pad_packed_sequence(output, network.batch_first)[0] if packed else output
+        for _ in range(2):  # what is kept is there for a second one
+            for t in (data, *there.parameters()):
+                t.grad = None
+            output.square().sum().backward(retain_graph=True)
+        results.append([t.detach().cpu() for t in (output, data.grad, *(p.grad for p in there.parameters()))])
+    for got, want in zip(*results[::-1]):
+        close_to_float(got, want)
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_packed_sequences(name):
     fl.manual_seed(0)
