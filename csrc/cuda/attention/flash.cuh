@@ -34,6 +34,7 @@ constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 template <bool kBrain_, int D_, bool kMasked_, bool kGroup_>
 struct Make {
   static constexpr bool kBrain = kBrain_, kMasked = kMasked_, kGroup = kGroup_;
+  static constexpr bool kDrops = kMasked && !kGroup;  // knows dropout
   static constexpr int D = D_;
   static constexpr int kThreads = 128;
   // Tiles of 16 rows that a warp has.

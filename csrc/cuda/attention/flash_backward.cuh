@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of
       if (kMasked || at + kPart > a.keys || (a.causal && at + kPart - 1 > mine))
         hide<kMasked, false>(a, mask_of(a, batch, head), scale, mine + lane / 4, at + lane % 4 * 2, s);
       finish<K, 0>(d);
-      if constexpr (kMasked) {
+      if constexpr (K::kDrops) {
         if (a.keep) {
           uint32_t kept[kM];
           read_kept<false, kM, kN>(a, batch, head, mine + lane / 4, at + lane % 4 * 2, kept);
@@ -214,7 +214,7 @@ template <class K, int kM, int kN>
 __device__ __forceinline__ void start_sums_of_kept(const Args& a, float (&c)[kM][K::D / 8][4],
                                                    const float (&w)[kM][kN][4], const uint32_t (&kept)[kM],
                                                    uint32_t b) {
-  if constexpr (K::kMasked)
+  if constexpr (K::kDrops)
     if (a.keep) {
       float used[kM][kN][4];
 #pragma unroll
@@ -285,12 +285,12 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D 
             s[m][n][e] = weight<kMasked>(s[m][n][e], factor, (e % 2 ? sum.y : sum.x) * kLog2E);
       }
       uint32_t kept[kM] = {};
-      if constexpr (kMasked)
+      if constexpr (K::kDrops)
         if (a.keep) read_kept<true, kM, kN>(a, batch, place.head, mine + lane / 4, at + lane % 4 * 2, kept);
       start_sums_of_kept<K>(a, of_value, s, kept, grads);
       if constexpr (!K::kGroup) start_scores<K>(d, value, grads);  // only now: registers are scarce
       finish<K, 1>(d);
-      if constexpr (kMasked)
+      if constexpr (K::kDrops)
         if (a.keep) drop(d, kept, a.kept_factor);
 #pragma unroll
       for (int n = 0; n < kN; ++n) {

@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(ForwardMemory<K>::kThreads) flash_forward(cons
 #pragma unroll
         for (int e = 0; e < 4; ++e) out[m][n][e] *= softmax[m].shrink[e / 2];
     }
-    if constexpr (kMasked) {
+    if constexpr (K::kDrops) {
       if (a.keep) {
         uint32_t kept[kM];
         read_kept<false, kM, kN>(a, batch, head, mine + lane / 4, from + lane % 4 * 2, kept);
