@@ -108,6 +108,8 @@ class Scope:
         if op == "row":
             number, load, *row = node.args
             return str(leaves(load, row=(str(leaves(number, exact=True)), *row)))
+        if op == "order_key":
+            return self.let("t", f"order_key({leaves(node.args[0], exact=True)}, {node.args[1]})", "int64")
         if op == "at":
             index, place = (str(leaves(part, exact=True)) for part in node.args)
             return self.let("q", f"{index}.to(tl.int32) == {place}.to(tl.int32)", "cond")

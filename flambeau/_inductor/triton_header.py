@@ -51,6 +51,13 @@ def fast_exp2(x):
 
 
 @triton.jit
+def order_key(x, sign: tl.constexpr):
+    # An integer that is larger where a number, or for a negative sign its opposite, is larger.
+    bits = (x * sign + 0.0).to(tl.int32, bitcast=True)
+    return tl.where(x != x, 0x7FFFFFFF, bits ^ ((bits >> 31) & 0x7FFFFFFF)).to(tl.int64)
+
+
+@triton.jit
 def fetch_lines(start, lines, each, N: tl.constexpr):
     at = tl.program_id(0) * each + tl.minimum(tl.arange(0, N), each - 1)
     place = start.to(tl.int64) + tl.minimum(at, lines - 1).to(tl.int64) * 128

@@ -391,6 +391,16 @@ CASES = {
         [floats(1, 40), floats(72, 40), floats(19, 40), floats(5, 6)],
         False,
     ),
+    "places of extremes": (
+        lambda x, y: [x.argmax(1), x.argmin(0, True), y.argmax(-1, keepdim=True), fl.zeros_like(y).argmin(-1), (x * 0 - 0.0).argmax(1)],
+        [
+            lambda: fl.tensor([[1.0, 3, 3, -2, float("nan"), 5], [0.0, -0.0, -1, -7, -7, float("-inf")]] * 3), floats(1, 20000)
+        ],
+        False,
+    ),
+    "places of extremes in bfloat16": (
+        lambda x: [(x + 1).argmax(-1), x.argmin(1)], [lambda: (fl.randn(5, 700) * 3).to(fl.bfloat16)], False
+    ),
     "rows of tables": (
         begun,
         [
@@ -532,7 +542,7 @@ SAMPLES = [
     "a convolution of few channels", "a convolution by one element", "a rotary embedding in bfloat16", "padding",
     "products with a vector in bfloat16", "products with a vector side by side", "small kernels side by side", "a filter along a sequence in bfloat16",
     "group norm of channels-last images in bfloat16", "attention of one query",
-    "caches in bfloat16 that are extended", "rows that are copied to places", "rows of tables", "cross entropy",
+    "caches in bfloat16 that are extended", "rows that are copied to places", "rows of tables", "cross entropy", "places of extremes",
 ]  # fmt: skip
 
 
