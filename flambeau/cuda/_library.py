@@ -56,6 +56,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "graph_destroy": (None, (_int, _handle, _handle)),
     "release_pool": (None, (_int, ctypes.c_uint64)),
     "failure_flag": (_handle, ()),
+    "activity_start": (_int, ()),
+    "activity_stop": (ctypes.c_char_p, ()),
     "set_tf32": (None, (_int,)),
     "cudnn_version": (_long, ()),
     "set_convolution_tf32": (None, (_int,)),

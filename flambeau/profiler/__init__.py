@@ -6,6 +6,9 @@
     print(prof.key_averages().table(sort_by="cpu_time_total", row_limit=10))
     prof.export_chrome_trace("trace.json")
 
+On a GPU of NVIDIA, kernels, copies and fills are recorded with the operators that started them, as CUPTI tells; the table
+has columns for them and the trace file a process for each device.
+
 The dispatcher records operators, also those that others are made of and those of backward; recording one costs less
 than a microsecond, and not recording nothing.
 """
@@ -20,6 +23,7 @@ from typing import Any
 
 from flambeau import _C
 from flambeau.autograd.profiler import _active, record_function
+from flambeau.profiler._device import device_events, start_device, stop_device
 from flambeau.profiler._events import EventList, FunctionEvent, FunctionEventAvg, nest
 
 __all__ = [
@@ -29,7 +33,7 @@ __all__ = [
 
 
 class ProfilerActivity(enum.Enum):
-    """Which side is watched; only the CPU has anything to show."""
+    """Which side is watched: the CPU, and GPUs of NVIDIA."""
 
     CPU, XPU, MTIA, CUDA, HPU, PrivateUse1 = range(6)
 
@@ -41,7 +45,7 @@ class ProfilerAction(enum.Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    return {ProfilerActivity.CPU}
+    return {ProfilerActivity.CPU, ProfilerActivity.CUDA} if _C._accelerator()[0] > 0 else {ProfilerActivity.CPU}
 
 
 def kineto_available() -> bool:
@@ -108,6 +112,7 @@ class profile:
         self._done: list[FunctionEvent] = []  # of recordings that have ended
         self._ranges: list[FunctionEvent] = []  # named ranges of the one that runs
         self._recording = False
+        self._records_device = False
         self._step_start = 0
         self._metadata: dict[str, Any] = {}
 
@@ -154,6 +159,7 @@ class profile:
             self._ranges = []
             self._recording = True
             _active.append(self)
+            self._records_device = ProfilerActivity.CUDA in self.activities and start_device()
             _C._profiler_start(self.record_shapes, self.profile_memory, self.with_stack)
         elif not wanted:
             self._pause()
@@ -163,7 +169,8 @@ class profile:
         if not self._recording:
             return
         raw = _C._profiler_stop()
-        self._recording = False
+        on_device = stop_device() if self._records_device else ""
+        self._recording = self._records_device = False
         _active.remove(self)
         events = self._ranges
         for name, start, end, thread, memory, _, sequence, shapes, stack in raw:
@@ -175,7 +182,8 @@ class profile:
                     stack.split("\n") if stack else (), sequence,
                 )
             )  # fmt: skip
-        self._done = self._done + nest(events)
+        events = nest(events)
+        self._done = [*self._done, *events, *device_events(on_device, events)]
         self._ranges = []
 
     def events(self) -> EventList:

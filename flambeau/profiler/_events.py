@@ -27,12 +27,28 @@ class _Costs:
 
     count = 1
     cpu_time_total = self_cpu_time_total = 0.0
-    device_time_total = self_device_time_total = cuda_time_total = self_cuda_time_total = device_time = 0.0
+    device_time_total = self_device_time_total = 0.0
     cpu_memory_usage = self_cpu_memory_usage = device_memory_usage = self_device_memory_usage = 0
     flops = 0
     is_async = is_remote = is_legacy = is_user_annotation = False
     device_type = "cpu"
     node_id = -1
+
+    @property
+    def device_time(self) -> float:
+        return self.device_time_total / max(1, self.count)
+
+    @property
+    def cuda_time(self) -> float:
+        return self.device_time
+
+    @property
+    def cuda_time_total(self) -> float:
+        return self.device_time_total
+
+    @property
+    def self_cuda_time_total(self) -> float:
+        return self.self_device_time_total
 
     @property
     def cpu_time(self) -> float:
@@ -75,13 +91,23 @@ class FunctionEvent(_Costs):
         self.is_user_annotation = kind == "user_annotation"
         self.cpu_parent: FunctionEvent | None = None
         self.cpu_children: list[FunctionEvent] = []
+        self.kernels: list[FunctionEvent] = []  # that it started, and copies and fills
+        self.started_by: FunctionEvent | None = None  # of a kernel
+        self.device_index, self.bytes = 0, 0  # of a kernel or a copy
 
     @property
     def time_range(self) -> Interval:
         return Interval(self.start / 1e3, self.end / 1e3)
 
     def __repr__(self) -> str:
-        return f"<FunctionEvent {self.name} {self.cpu_time_total:.3f}us>"
+        took = self.cpu_time_total if self.device_type == "cpu" else self.device_time_total
+        return f"<FunctionEvent {self.name} {took:.3f}us>"
+
+
+_SUMMED = (
+    "cpu_time_total", "self_cpu_time_total", "cpu_memory_usage", "self_cpu_memory_usage", "device_time_total",
+    "self_device_time_total",
+)  # fmt: skip
 
 
 class FunctionEventAvg(_Costs):
@@ -94,8 +120,9 @@ class FunctionEventAvg(_Costs):
 
     def add(self, event: Any) -> FunctionEventAvg:
         self.count += event.count
-        for name in ("cpu_time_total", "self_cpu_time_total", "cpu_memory_usage", "self_cpu_memory_usage"):
+        for name in _SUMMED:
             setattr(self, name, getattr(self, name) + getattr(event, name))
+        self.device_type = event.device_type
         self.is_user_annotation = event.is_user_annotation
         return self
 
@@ -120,13 +147,18 @@ class EventList(list):
     def self_cpu_time_total(self) -> float:
         return sum(event.self_cpu_time_total for event in self)
 
+    @property
+    def self_device_time_total(self) -> float:
+        """Of what ran on the device: operators' times are those of their kernels again."""
+        return sum(event.self_device_time_total for event in self if event.device_type != "cpu")
+
     def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0) -> EventList:
         """Sums by name, and by shapes and innermost frames where asked for."""
         groups: dict[Any, FunctionEventAvg] = {}
         for event in self:
             shapes = event.input_shapes if group_by_input_shapes else None
             stack = tuple(event.stack[:group_by_stack_n])
-            key = (event.key, str(shapes), stack)
+            key = (event.key, str(shapes), stack, event.device_type)
             if key not in groups:
                 groups[key] = FunctionEventAvg(event.key, shapes, stack)
             groups[key].add(event)
@@ -159,9 +191,11 @@ class EventList(list):
                 raise AttributeError(f"[table] expected sort_by to be one of {sorted(_SORTABLE)}, got {sort_by!r}")
             rows.sort(key=lambda row: getattr(row, name), reverse=True)
         total = self.self_cpu_time_total or 1.0
+        device_total = self.self_device_time_total
         with_shapes = any(row.input_shapes for row in rows)
         with_stack = any(row.stack for row in rows)
         heads = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]
+        heads += ["Self CUDA", "Self CUDA %", "CUDA total", "CUDA time avg"] if device_total else []
         heads += ["CPU Mem", "Self CPU Mem"] if self._profile_memory else []
         heads += ["# of Calls"]
         heads += ["Input Shapes"] if with_shapes else []
@@ -176,6 +210,13 @@ class EventList(list):
                 _time(row.cpu_time_total, time_unit),
                 _time(row.cpu_time, time_unit),
             ]
+            if device_total:
+                cells += [
+                    _time(row.self_device_time_total, time_unit),
+                    f"{100 * row.self_device_time_total / device_total:.2f}%",
+                    _time(row.device_time_total, time_unit),
+                    _time(row.device_time, time_unit),
+                ]
             if self._profile_memory:
                 cells += [_bytes(row.cpu_memory_usage), _bytes(row.self_cpu_memory_usage)]
             cells += [str(row.count)]
@@ -189,6 +230,7 @@ class EventList(list):
         text = ["  ".join(cell.rjust(width) for cell, width in zip(c, widths, strict=True)) for c in [heads, *lines]]
         head = [header] if header else []
         end = f"Self CPU time total: {_time(self.self_cpu_time_total)}"
+        end += f"\nSelf CUDA time total: {_time(device_total)}" if device_total else ""
         return "\n".join([*head, rule, text[0], rule, *text[1:], rule, end, ""])
 
     def export_chrome_trace(self, path: Any, metadata: dict[str, Any] | None = None) -> None:
@@ -199,7 +241,15 @@ class EventList(list):
         events: list[dict[str, Any]] = [
             {"name": "process_name", "ph": "M", "pid": process, "tid": 0, "args": {"name": "python"}}
         ]
+        devices = sorted({event.device_index for event in self if event.device_type != "cpu"})
+        events += [
+            {"name": "process_name", "ph": "M", "pid": index, "tid": 0, "args": {"name": f"GPU {index}"}}
+            for index in devices
+        ]
         for event in self:
+            if event.device_type != "cpu":
+                events += _on_device(event, process)
+                continue
             details: dict[str, Any] = {"External id": event.id}
             if event.input_shapes:
                 details["Input Dims"] = event.input_shapes
@@ -231,6 +281,21 @@ class EventList(list):
 
     def __str__(self) -> str:
         return self.table()
+
+
+def _on_device(event: Any, process: int) -> list[dict[str, Any]]:
+    """An entry of the trace for a kernel or a copy, and the arrow from the operator that started it."""
+    start, took = event.start / 1e3, event.device_time_total
+    details = {"stream": event.thread, "correlation": event.id} | ({"bytes": event.bytes} if event.bytes else {})
+    where = {"pid": event.device_index, "tid": event.thread}
+    entry = {"ph": "X", "cat": event.kind, "name": event.name, **where, "ts": start, "dur": took, "args": details}
+    source = event.started_by
+    if source is None:
+        return [entry]
+    details["External id"] = source.id
+    arrow = {"id": event.id, "cat": "ac2g", "name": "ac2g"}
+    from_operator = {"ph": "s", "pid": process, "tid": source.thread, "ts": source.start / 1e3, **arrow}
+    return [entry, from_operator, {"ph": "f", "bp": "e", **where, "ts": start, **arrow}]
 
 
 def nest(events: list[FunctionEvent]) -> list[FunctionEvent]:

@@ -104,3 +104,28 @@ def test_the_older_profiler_prints_its_table():
     with fl.autograd.profiler.profile() as recorded:
         fl.ones(2).add(1)
     assert "aten::add" in str(recorded)
+
+
+def test_kernels_belong_to_the_innermost_operator_that_was_open_when_they_were_started(tmp_path):
+    from flambeau.profiler._device import device_events
+    from flambeau.profiler._events import EventList, FunctionEvent, nest
+
+    spans = [("aten::linear", 1000, 9000), ("aten::mm", 2000, 5000), ("aten::add", 6000, 8000)]
+    operators = nest([FunctionEvent(n, a, b, "cpu_op", thread=7, sequence=i) for i, (n, a, b) in enumerate(spans)])
+    text = (
+        "call\t3000\t3500\t11\t0\t7\t0\t\nkernel\t20000\t24000\t11\t0\t5\t0\tvoid product<float>(int)\n"
+        "call\t7000\t7100\t12\t0\t7\t0\t\nkernel\t24000\t25000\t12\t0\t5\t0\tadd\n"
+        "call\t9500\t9600\t13\t0\t7\t0\t\ngpu_memcpy\t25000\t27000\t13\t0\t5\t4096\tMemcpy DtoH\n"
+    )
+    events = EventList([*operators, *device_events(text, operators)])
+    times = {e.key: (e.self_device_time_total, e.device_time_total) for e in events.key_averages()}
+    assert times["aten::linear"] == (0.0, 5.0) and times["aten::mm"] == (4.0, 4.0)
+    assert times["Memcpy DtoH"] == (2.0, 2.0) and events.self_device_time_total == 7.0
+    table = events.key_averages().table(sort_by="cuda_time_total")
+    assert "Self CUDA %" in table and "57.14%" in table and "Self CUDA time total: 7.000us" in table
+    path = tmp_path / "trace.json"
+    events.export_chrome_trace(path)
+    entries = json.loads(path.read_text())["traceEvents"]
+    (kernel,) = [e for e in entries if e["name"] == "void product<float>(int)"]
+    assert (kernel["cat"], kernel["pid"], kernel["tid"], kernel["dur"]) == ("kernel", 0, 5, 4.0)
+    assert sum(e.get("cat") == "ac2g" for e in entries) == 4
