@@ -140,9 +140,9 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of
       finish<K, 0>(d);
       if constexpr (K::kDrops) {
         if (a.keep) {
-          uint32_t kept[kM];
-          read_kept<false, kM, kN>(a, batch, head, mine + lane / 4, at + lane % 4 * 2, kept);
-          drop(d, kept, a.kept_factor);
+          uint32_t kept_bits[kM];
+          read_kept<false, kM, kN>(a, batch, head, mine + lane / 4, at + lane % 4 * 2, kept_bits);
+          drop(d, kept_bits, a.kept_factor);
         }
       }
 #pragma unroll
@@ -212,8 +212,8 @@ __device__ __forceinline__ void put_own(const float (&sums)[kM][kN][4], const fl
 // Starts c += w b for the weights that dropout keeps; the others stay what they are.
 template <class K, int kM, int kN>
 __device__ __forceinline__ void start_sums_of_kept(const Args& a, float (&c)[kM][K::D / 8][4],
-                                                   const float (&w)[kM][kN][4], const uint32_t (&kept)[kM],
-                                                   uint32_t b) {
+                                                   const float (&w)[kM][kN][4],
+                                                   const uint32_t (&kept_bits)[kM], uint32_t b) {
   if constexpr (K::kDrops)
     if (a.keep) {
       float used[kM][kN][4];
@@ -223,7 +223,7 @@ __device__ __forceinline__ void start_sums_of_kept(const Args& a, float (&c)[kM]
         for (int n = 0; n < kN; ++n)
 #pragma unroll
           for (int e = 0; e < 4; ++e) used[m][n][e] = w[m][n][e];
-      drop(used, kept, a.kept_factor);
+      drop(used, kept_bits, a.kept_factor);
       return start_sums<K>(c, used, b);
     }
   start_sums<K>(c, w, b);
@@ -284,14 +284,15 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D 
           for (int e = 0; e < 4; ++e)
             s[m][n][e] = weight<kMasked>(s[m][n][e], factor, (e % 2 ? sum.y : sum.x) * kLog2E);
       }
-      uint32_t kept[kM] = {};
+      uint32_t kept_bits[kM] = {};
       if constexpr (K::kDrops)
-        if (a.keep) read_kept<true, kM, kN>(a, batch, place.head, mine + lane / 4, at + lane % 4 * 2, kept);
-      start_sums_of_kept<K>(a, of_value, s, kept, grads);
+        if (a.keep)
+          read_kept<true, kM, kN>(a, batch, place.head, mine + lane / 4, at + lane % 4 * 2, kept_bits);
+      start_sums_of_kept<K>(a, of_value, s, kept_bits, grads);
       if constexpr (!K::kGroup) start_scores<K>(d, value, grads);  // only now: registers are scarce
       finish<K, 1>(d);
       if constexpr (K::kDrops)
-        if (a.keep) drop(d, kept, a.kept_factor);
+        if (a.keep) drop(d, kept_bits, a.kept_factor);
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
         const float2 product = matrix::get_shared_pair(numbers + (kBlock + part + n * 8 + lane % 4 * 2) * 4);

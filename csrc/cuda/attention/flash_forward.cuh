@@ -72,9 +72,9 @@ __global__ void __launch_bounds__(ForwardMemory<K>::kThreads) flash_forward(cons
     }
     if constexpr (K::kDrops) {
       if (a.keep) {
-        uint32_t kept[kM];
-        read_kept<false, kM, kN>(a, batch, head, mine + lane / 4, from + lane % 4 * 2, kept);
-        drop(s, kept, a.kept_factor);
+        uint32_t kept_bits[kM];
+        read_kept<false, kM, kN>(a, batch, head, mine + lane / 4, from + lane % 4 * 2, kept_bits);
+        drop(s, kept_bits, a.kept_factor);
       }
     }
     start_sums<K>(out, s, stage + Memory::kSide);
