@@ -47,13 +47,13 @@ def _place(lowering: Any, call: RecordedCall, sign: int) -> bool:
     key = e.Expr("order_key", e.Expr("load", 0), sign)
     body = key * (1 << 32) + (_LOW - e.Expr("load", 1))
     a, b = e.arg("a"), e.arg("b")
-    kept = tuple(d != dim for d in range(len(source.size)))
-    reduce = Reduce("lowest", e.call("maximum", a, b), _LOW - e.call("bitand", a, _LOW), fl.int64, kept)
+    is_kept = tuple(d != dim for d in range(len(source.size)))
+    reduce = Reduce("lowest", e.call("maximum", a, b), _LOW - e.call("bitand", a, _LOW), fl.int64, is_kept)
     buffer = lowering.result(result)
     own = iter(0 if n == 1 else s for n, s in zip(result.size, result.stride))
     keeps_dims = len(result.size) == len(source.size)
     strides = []
-    for k in kept:
+    for k in is_kept:
         stride = next(own) if k or keeps_dims else 0
         strides.append(stride if k else 0)
     write = Access(buffer, result.offset, tuple(strides))

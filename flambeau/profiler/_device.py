@@ -56,15 +56,15 @@ class _Operators:
 
     def at(self, time: int) -> FunctionEvent | None:
         """The innermost one that is open; of several threads' the one that began last."""
-        found: FunctionEvent | None = None
+        innermost: FunctionEvent | None = None
         for thread, own in self.by_thread.items():
             place = bisect.bisect_right(self.starts[thread], time) - 1
             event: FunctionEvent | None = own[place] if place >= 0 else None
             while event is not None and event.end < time:
                 event = event.cpu_parent
-            if event is not None and (found is None or event.start >= found.start):
-                found = event
-        return found
+            if event is not None and (innermost is None or event.start >= innermost.start):
+                innermost = event
+        return innermost
 
 
 def device_events(text: str, events: list[FunctionEvent]) -> list[FunctionEvent]:
@@ -79,13 +79,13 @@ def device_events(text: str, events: list[FunctionEvent]) -> list[FunctionEvent]
         else:
             rows.append((began, ended, kind, number, place, queue, count, name))
     operators = _Operators(events)
-    made = []
+    recorded = []
     for start, end, kind, correlation, device, stream, size, name in sorted(rows):
         event = FunctionEvent(name, start, end, kind, thread=stream, sequence=correlation)
         event.device_type, event.device_index, event.bytes = "cuda", device, size
         event.cpu_time_total = event.self_cpu_time_total = 0.0
         event.device_time_total = event.self_device_time_total = (end - start) / 1e3
-        made.append(event)
+        recorded.append(event)
         operator = operators.at(calls[correlation]) if correlation in calls else None
         if operator is None:
             continue
@@ -96,4 +96,4 @@ def device_events(text: str, events: list[FunctionEvent]) -> list[FunctionEvent]
         while above is not None:
             above.device_time_total += event.device_time_total
             above = above.cpu_parent
-    return made
+    return recorded
