@@ -47,6 +47,10 @@ bool PlanFamily::accepts(const CompiledGraph& graph) {
   return !graph.refused && on_host(graph.forward) && (!graph.backward || on_host(*graph.backward));
 }
 
+bool PlanFamily::accepts_recorded(const CompiledGraph& graph) {
+  return !graph.refused && !graph.forward.replay && !graph.backward;
+}
+
 PlanFamily::PlanFamily(const Ref<CompiledGraph>& graph, int most_symbols, size_t most_samples)
     : most_symbols_(most_symbols), most_samples_(most_samples) {
   plan_.model = graph;

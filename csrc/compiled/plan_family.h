@@ -43,8 +43,11 @@ class PlanFamily {
  public:
   static constexpr size_t kMaxSamples = 16;
 
-  // Whether graphs like this one can be made for other sizes: they run on the host.
+  // Whether graphs like this one can be made for other sizes, which samples alone must show: they run on the
+  // host. Grids of kernels and their variants depend on sizes in steps as well.
   static bool accepts(const CompiledGraph& graph);
+  // Whether a graph can be written into a package, where every size that is promised is recorded.
+  static bool accepts_recorded(const CompiledGraph& graph);
 
   explicit PlanFamily(const Ref<CompiledGraph>& graph, int most_symbols = 2,
                       size_t most_samples = kMaxSamples);

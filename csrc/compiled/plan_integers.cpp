@@ -60,8 +60,10 @@ bool same(const LoopStep& a, const LoopStep& b) {
 bool same(const ConcurrentLoopsStep& a, const ConcurrentLoopsStep& b) {
   return same(a.loops, b.loops);
 }
-bool same(const KernelStep&, const KernelStep&) {
-  return false;  // their grids and alignment depend on sizes in other ways
+bool same(const KernelStep& a, const KernelStep& b) {
+  return a.function == b.function && !a.outside && !b.outside && a.threads == b.threads &&
+         a.shared == b.shared && a.wide == b.wide && a.waits == b.waits && same(a.pointers, b.pointers) &&
+         a.numbers.size() == b.numbers.size();
 }
 bool same(const RandomStateStep& a, const RandomStateStep& b) {
   return a.slot == b.slot;

@@ -52,6 +52,17 @@ void visit_loop(L& loop, const F& f) {
   visit(loop.work, f);
 }
 
+template <class K, class F>
+void visit_kernel(K& kernel, const F& f) {
+  for (auto& count : kernel.grid) {
+    int64_t wide = count;
+    visit(wide, f);
+    if constexpr (!std::is_const_v<K>) count = static_cast<unsigned>(wide);
+  }
+  for (auto& pointer : kernel.pointers) visit(pointer.bytes, f);
+  visit_all(kernel.numbers, f);
+}
+
 template <class C, class F>
 void visit_call(C& call, const F& f) {
   for (auto& argument : call.arguments) visit_argument(argument, f);
@@ -76,6 +87,8 @@ void visit_step(S& step, const F& f) {
     visit_loop(*loop, f);
   } else if (auto* concurrent = std::get_if<ConcurrentLoopsStep>(&step)) {
     for (auto& one : concurrent->loops) visit_loop(one, f);
+  } else if (auto* kernel = std::get_if<KernelStep>(&step)) {
+    visit_kernel(*kernel, f);
   } else if (auto* call = std::get_if<CallStep>(&step)) {
     visit_call(*call, f);
   }

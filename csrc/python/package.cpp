@@ -60,8 +60,8 @@ PyObject* group_plans(PyObject*, PyObject* graphs) {
     size_t index = 0;
     for_each(graphs, [&](PyObject* o) {
       const Ref<compiled::CompiledGraph>& graph = compiled_graph(o);
-      FL_CHECK(compiled::PlanFamily::accepts(*graph),
-               "[package] expected graphs of the host, got another one");
+      FL_CHECK(compiled::PlanFamily::accepts_recorded(*graph),
+               "[package] expected graphs without derivatives, got another one");
       bool taken = false;
       for (Group& group : groups) {
         if (taken || !group.family.add(*graph)) continue;
@@ -139,7 +139,8 @@ PyObject* program_constants(PyObject*, PyObject* graphs) {
   });
 }
 
-// _write_plan(kernels, constants, input_constants, inputs, outputs, ranges, variants): the bytes of a plan.
+// _write_plan(kernels, constants, input_constants, inputs, outputs, ranges, variants, device, images): the
+// bytes of a plan.
 PyObject* write_plan(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
     PackagePlan plan;
@@ -149,11 +150,13 @@ PyObject* write_plan(PyObject*, PyObject* args) {
       const Tensor tensor = unwrap(item(o, 1));
       plan.tensors.push_back(tensor);
       plan.constants.push_back({text(item(o, 0)), tensor.dtype(), Dims(tensor.sizes()),
-                                Dims(tensor.strides()), int_value(item(o, 2)), int_value(item(o, 3))});
+                                Dims(tensor.strides()), int_value(item(o, 2)), int_value(item(o, 3)),
+                                tensor.device()});
     });
     plan.input_constants = static_cast<int>(int_value(item(args, 2)));
     for_each(item(args, 3), [&](PyObject* o) {
-      plan.inputs.push_back({text(item(o, 0)), dtype_value(item(o, 1)), ints(item(o, 2))});
+      plan.inputs.push_back(
+          {text(item(o, 0)), dtype_value(item(o, 1)), ints(item(o, 2)), device_value(item(o, 3))});
     });
     for_each(item(args, 4), [&](PyObject* o) { plan.outputs.push_back(text(o)); });
     for_each(item(args, 5), [&](PyObject* o) {
@@ -162,6 +165,9 @@ PyObject* write_plan(PyObject*, PyObject* args) {
     });
     for_each(item(args, 6),
              [&](PyObject* o) { plan.variants.push_back(read_variant(item(o, 0), item(o, 1))); });
+    plan.device = device_value(item(args, 7));
+    for_each(item(args, 8),
+             [&](PyObject* o) { plan.images.push_back({text(item(o, 0)), int_value(item(o, 1))}); });
     check_plan(plan);
     const std::string bytes = runtime::write_plan(plan);
     return check(PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
@@ -176,14 +182,17 @@ Package& package_of(PyObject* o) {
   return **static_cast<std::shared_ptr<Package>*>(PyCapsule_GetPointer(o, kPackage));
 }
 
-// _load_package(path or bytes)
-PyObject* load_package(PyObject*, PyObject* source) {
+// _load_package(path or bytes, index of the device)
+PyObject* load_package(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
     std::shared_ptr<Package> package;
+    PyObject* source = item(args, 0);
+    const auto device = static_cast<int>(int_value(item(args, 1)));
     if (PyBytes_Check(source))
-      package = Package::load(PyBytes_AS_STRING(source), static_cast<size_t>(PyBytes_GET_SIZE(source)));
+      package = Package::load_memory(PyBytes_AS_STRING(source), static_cast<size_t>(PyBytes_GET_SIZE(source)),
+                                     device);
     else
-      package = Package::load(text(source));
+      package = Package::load(text(source), device);
     auto held = std::make_unique<std::shared_ptr<Package>>(std::move(package));
     PyObject* capsule = check(PyCapsule_New(held.get(), kPackage, [](PyObject* o) {
       delete static_cast<std::shared_ptr<Package>*>(PyCapsule_GetPointer(o, kPackage));
@@ -299,7 +308,7 @@ PyMethodDef functions[] = {
     {"_uncovered", uncovered, METH_VARARGS, nullptr},
     {"_program_constants", program_constants, METH_O, nullptr},
     {"_write_plan", write_plan, METH_VARARGS, nullptr},
-    {"_load_package", load_package, METH_O, nullptr},
+    {"_load_package", load_package, METH_VARARGS, nullptr},
     {"_run_package", run_package, METH_VARARGS, nullptr},
     {"_package_constants", package_constants, METH_O, nullptr},
     {"_update_package", update_package, METH_VARARGS, nullptr},

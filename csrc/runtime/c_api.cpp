@@ -136,7 +136,8 @@ void fl_set_grad_enabled(int enabled) {
   fl::thread_state().grad_mode = enabled != 0;
 }
 void fl_manual_seed(uint64_t seed) {
-  fl::default_generator().manual_seed(seed);
+  for (const auto type : {fl::DeviceType::CPU, fl::DeviceType::CUDA})
+    fl::default_generator(type).manual_seed(seed);
 }
 fl_dtype fl_default_dtype(void) {
   return fl::runtime::number_of(fl::default_dtype());

@@ -1,5 +1,6 @@
 // The C interface over packages and tensors, which is all that a deployed model needs: see
 // flambeau/include/flambeau/flambeau.h.
+#include "core/accelerator.h"
 #include "core/parallel.h"
 #include "runtime/c_handles.h"
 #include "runtime/package.h"
@@ -70,8 +71,11 @@ void fl_set_num_threads(int threads) {
 fl_status fl_load(const char* path, fl_model** model) {
   return guarded([&] { *model = new_model(fl::runtime::Package::load(path ? path : "")); });
 }
+fl_status fl_load_on(const char* path, int device_index, fl_model** model) {
+  return guarded([&] { *model = new_model(fl::runtime::Package::load(path ? path : "", device_index)); });
+}
 fl_status fl_load_memory(const void* data, size_t size, fl_model** model) {
-  return guarded([&] { *model = new_model(fl::runtime::Package::load(data, size)); });
+  return guarded([&] { *model = new_model(fl::runtime::Package::load_memory(data, size)); });
 }
 fl_status fl_load_static(const void* data, size_t size, fl_model** model) {
   return guarded([&] { *model = new_model(fl::runtime::Package::load_static(data, size)); });
@@ -197,6 +201,14 @@ int fl_tensor_is_contiguous(const fl_tensor* t) {
 }
 void* fl_tensor_data(const fl_tensor* t) {
   return impl(t)->data();
+}
+int fl_tensor_device(const fl_tensor* t, int* index) {
+  const fl::Device device = impl(t)->device;
+  *index = device.index;
+  return device.type == fl::DeviceType::CPU ? kDLCPU : device.type == fl::DeviceType::CUDA ? kDLCUDA : 0;
+}
+int fl_cuda_devices(void) {
+  return fl::accelerator() ? fl::accelerator()->device_count() : 0;
 }
 fl_status fl_tensor_item(const fl_tensor* t, double value[2], int64_t* integer) {
   return guarded([&] {

@@ -1,5 +1,6 @@
 #include "runtime/dlpack.h"
 
+#include "core/accelerator.h"
 #include "core/error.h"
 
 namespace fl::runtime {
@@ -45,7 +46,7 @@ fl_dtype number_of(DType dtype) {
 }
 
 Tensor tensor_on(void* data, DType dtype, const int64_t* sizes, const int64_t* strides, size_t dim,
-                 std::function<void(void*)> deleter) {
+                 std::function<void(void*)> deleter, Device device) {
   FL_CHECK_KIND(dim <= 64 && (dim == 0 || sizes != nullptr), Value,
                 "[tensor] expected at most 64 sizes, got ", dim);
   const IntSpan shape(sizes, dim);
@@ -58,9 +59,9 @@ Tensor tensor_on(void* data, DType dtype, const int64_t* sizes, const int64_t* s
   }
   FL_CHECK_KIND(data != nullptr || count == 0, Value, "[tensor] expected memory for ", count,
                 " elements, got none");
-  Tensor tensor = empty_strided(IntSpan(), IntSpan(), {dtype, Device{}});
+  Tensor tensor = empty_strided(IntSpan(), IntSpan(), {dtype, device});
   tensor->storage =
-      Storage::adopt(data, static_cast<size_t>(extent * size_of(dtype)), Device{}, std::move(deleter));
+      Storage::adopt(data, static_cast<size_t>(extent * size_of(dtype)), device, std::move(deleter));
   tensor->storage->resizable = false;
   tensor->sizes = Dims(shape);
   tensor->strides = layout;
@@ -69,8 +70,16 @@ Tensor tensor_on(void* data, DType dtype, const int64_t* sizes, const int64_t* s
 }
 
 Tensor view_of(const DLTensor& t) {
-  FL_CHECK(t.device.device_type == kDLCPU, "[dlpack] expected a tensor on the CPU, got device ",
+  FL_CHECK(t.device.device_type == kDLCPU || t.device.device_type == kDLCUDA,
+           "[dlpack] expected a tensor on the CPU or a CUDA device, got device ",
            static_cast<int>(t.device.device_type));
+  Device device;
+  if (t.device.device_type == kDLCUDA) {
+    const int devices = the_accelerator().device_count();
+    FL_CHECK(t.device.device_id >= 0 && t.device.device_id < devices, "[dlpack] expected one of ", devices,
+             " CUDA devices, got ", t.device.device_id);
+    device = {DeviceType::CUDA, static_cast<int8_t>(t.device.device_id)};
+  }
   const Row* matching_row = nullptr;
   for (const Row& row : kRows)
     if (row.code == t.dtype.code && row.bits == t.dtype.bits) matching_row = &row;
@@ -79,7 +88,8 @@ Tensor view_of(const DLTensor& t) {
                 static_cast<int>(t.dtype.bits), " bits");
   FL_CHECK_KIND(t.ndim >= 0, Value, "[dlpack] expected a number of dimensions, got ", t.ndim);
   char* data = t.data ? static_cast<char*>(t.data) + t.byte_offset : nullptr;
-  return tensor_on(data, matching_row->dtype, t.shape, t.strides, static_cast<size_t>(t.ndim), [](void*) {});
+  return tensor_on(
+      data, matching_row->dtype, t.shape, t.strides, static_cast<size_t>(t.ndim), [](void*) {}, device);
 }
 
 Tensor import_dlpack(DLManagedTensor* managed) {
@@ -92,13 +102,15 @@ Tensor import_dlpack(DLManagedTensor* managed) {
 }
 
 DLManagedTensor* export_dlpack(const Tensor& tensor) {
-  FL_CHECK(tensor.is_cpu(), "[dlpack] expected a tensor on the CPU, got ", to_string(tensor.device()));
+  const bool on_cuda = tensor.device().type == DeviceType::CUDA;
+  FL_CHECK(tensor.is_cpu() || on_cuda, "[dlpack] expected a tensor on the CPU or a CUDA device, got ",
+           to_string(tensor.device()));
   const fl_dtype number = number_of(tensor.dtype());
   auto* exported = new Exported;
   exported->tensor = tensor;
   DLTensor& t = exported->managed.dl_tensor;
   t.data = tensor.raw();
-  t.device = {kDLCPU, 0};
+  t.device = on_cuda ? DLDevice{kDLCUDA, tensor.device().index} : DLDevice{kDLCPU, 0};
   t.ndim = static_cast<int32_t>(tensor.dim());
   for (const Row& row : kRows)
     if (row.number == number) t.dtype = {row.code, row.bits, 1};

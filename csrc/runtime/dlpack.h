@@ -14,7 +14,7 @@ fl_dtype number_of(DType dtype);
 
 // A tensor on memory of somebody else. Without strides, rows follow each other.
 Tensor tensor_on(void* data, DType dtype, const int64_t* sizes, const int64_t* strides, size_t dim,
-                 std::function<void(void*)> deleter);
+                 std::function<void(void*)> deleter, Device device = {});
 // A tensor on the memory of a DLPack tensor, which must outlive it.
 Tensor view_of(const DLTensor& tensor);
 // Takes over what DLPack manages.

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <map>
 #include <set>
 
 #include "compiled/kept_value.h"
+#include "core/accelerator.h"
 #include "core/error.h"
 #include "dispatch/operator.h"
 #include "runtime/package_paths.h"
@@ -52,6 +55,46 @@ Tensor constant_in(const std::shared_ptr<const Bytes>& bytes, const Archive::Mem
   return watched(tensor);
 }
 
+// Weights on an accelerator: what is one place in the archive is one there.
+class DeviceCopies {
+ public:
+  Tensor at(const ConstantEntry& entry, const Tensor& host) {
+    Ref<Storage>& storage = copies_[{entry.offset, entry.bytes}];
+    if (!storage) {
+      const Tensor bytes = alias(host, {entry.bytes}, {1}, 0);
+      bytes->dtype = DType::UInt8;
+      const Tensor copy = empty({entry.bytes}, {DType::UInt8, entry.device});
+      copy_into(copy, bytes);
+      storage = copy->storage;
+    }
+    Tensor tensor = empty_strided(IntSpan(), IntSpan(), {entry.dtype, entry.device});
+    tensor->storage = storage;
+    tensor->sizes = entry.sizes;
+    tensor->strides = entry.strides;
+    return watched(tensor);
+  }
+
+ private:
+  std::map<std::pair<int64_t, int64_t>, Ref<Storage>> copies_;
+};
+
+Device accelerator_at(int index) {
+  const int current = the_accelerator().current_device();
+  FL_CHECK(index < 0 || index == current, "[package] expected the index of the current device, which is ",
+           current, ", got ", index, "; kernels are loaded for the current device");
+  return {DeviceType::CUDA, static_cast<int8_t>(current)};
+}
+
+// The function of an image.
+void* loaded(const Archive::Member& image, const ImageEntry& entry) {
+  FL_CHECK(entry.shared >= 0 && entry.shared <= INT32_MAX, "[package] expected bytes of shared memory, got ",
+           entry.shared);
+  // The driver reads past the end of what is no image.
+  FL_CHECK(image.size > 64 && std::memcmp(image.data, "\177ELF", 4) == 0,
+           "[package] expected an image of a kernel, got other bytes");
+  return the_accelerator().load(image.data, entry.name.c_str(), static_cast<int>(entry.shared));
+}
+
 std::string text_of(const Archive& archive, const char* path) {
   if (archive.find(path) == nullptr) return "{}";
   const Archive::Member& member = archive.checked(path);
@@ -66,32 +109,38 @@ size_t Package::SizesHash::operator()(const std::vector<int64_t>& sizes) const {
   return hash;
 }
 
-std::shared_ptr<Package> Package::load(const std::string& path) {
-  return std::shared_ptr<Package>(new Package(Bytes::map(path)));
+std::shared_ptr<Package> Package::load(const std::string& path, int device) {
+  return std::shared_ptr<Package>(new Package(Bytes::map(path), device));
 }
 
-std::shared_ptr<Package> Package::load(const void* data, size_t size) {
-  return std::shared_ptr<Package>(new Package(Bytes::copy(data, size)));
+std::shared_ptr<Package> Package::load_memory(const void* data, size_t size, int device) {
+  return std::shared_ptr<Package>(new Package(Bytes::copy(data, size), device));
 }
 
 std::shared_ptr<Package> Package::load_static(const void* data, size_t size) {
   return std::shared_ptr<Package>(new Package(Bytes::lent(data, size)));
 }
 
-Package::Package(const std::shared_ptr<const Bytes>& bytes) : bytes_(bytes) {
+Package::Package(const std::shared_ptr<const Bytes>& bytes, int device) : bytes_(bytes) {
   const Archive archive(bytes);
   const Archive::Member& plan = archive.checked(kPlanPath);
   const Archive::Member* weights = archive.find(kWeightsPath);
   const Archive::Member none{nullptr, 0, 0};
   FL_CHECK(weights == nullptr || reinterpret_cast<uintptr_t>(weights->data) % kAlignment == 0,
            "[package] expected weights that begin at a multiple of ", kAlignment, " bytes, got others");
+  DeviceCopies copies;
   PlanContext context;
+  context.accelerator = [device] { return accelerator_at(device); };
   context.entry = [&](const std::string& name) {
     if (!kernels_) kernels_ = KernelLibrary::load(archive);
     return kernels_->find(name);
   };
   context.constant = [&](const ConstantEntry& entry) {
-    return constant_in(bytes, weights ? *weights : none, entry);
+    const Tensor constant = constant_in(bytes, weights ? *weights : none, entry);
+    return entry.device.type == DeviceType::CPU ? constant : copies.at(entry, constant);
+  };
+  context.function = [&](const ImageEntry& image) {
+    return loaded(archive.checked(image_path(image.name)), image);
   };
   plan_ = read_plan({plan.data, plan.size}, context);
   FL_CHECK(!plan_.variants.empty(), "[package] expected a plan for some sizes, got none");
@@ -146,7 +195,9 @@ void Package::check_inputs(const std::vector<Tensor>& inputs) const {
     const InputEntry& entry = plan_.inputs[i];
     const Tensor& input = inputs[i];
     FL_CHECK_KIND(input.defined(), Type, "[package] expected a tensor for ", entry.name, ", got none");
-    FL_CHECK(input.is_cpu(), "[package] expected ", entry.name, " on the CPU, got ",
+    FL_CHECK(input.is_cpu() ? entry.device.type == DeviceType::CPU : input.device() == entry.device,
+             "[package] expected ", entry.name, " on ",
+             entry.device.type == DeviceType::CPU ? "the CPU" : to_string(entry.device), ", got ",
              to_string(input.device()));
     FL_CHECK(input.dtype() == entry.dtype, "[package] expected ", entry.name, " of dtype ",
              name_of(entry.dtype), ", got ", name_of(input.dtype()));
@@ -266,7 +317,8 @@ std::vector<Tensor> Package::run(const std::vector<Tensor>& inputs) const {
   tensors.assign(constants->tensors().begin(), constants->tensors().begin() + plan_.input_constants);
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Dims& strides = instance->inputs[count + i].strides;
-    if (inputs[i].strides() == IntSpan(strides)) {
+    const bool aligned = inputs[i].is_cpu() || reinterpret_cast<uintptr_t>(inputs[i].raw()) % 16 == 0;
+    if (aligned && inputs[i].strides() == IntSpan(strides)) {
       tensors.push_back(inputs[i]);
       continue;
     }
@@ -292,11 +344,11 @@ void Package::update(const std::vector<std::pair<std::string, Tensor>>& constant
         "[package] expected ", name_of(entry->dtype), " of the shape ", IntSpan(entry->sizes), " for ", name,
         ", got ",
         tensor.defined() ? message(name_of(tensor.dtype()), " ", tensor.sizes()) : std::string("nothing"));
-    if (in_place && tensor.strides() == IntSpan(entry->strides)) {
+    if (in_place && tensor.device() == entry->device && tensor.strides() == IntSpan(entry->strides)) {
       next[index] = tensor;
       continue;
     }
-    const Tensor copy = watched(empty_strided(entry->sizes, entry->strides, {entry->dtype, Device{}}));
+    const Tensor copy = watched(empty_strided(entry->sizes, entry->strides, {entry->dtype, entry->device}));
     copy_into(copy, tensor);
     next[index] = copy;
   }

@@ -25,10 +25,13 @@ Ref<compiled::CompiledGraph> instantiate(const compiled::SizePlan& plan, size_t 
 
 class Package {
  public:
-  static std::shared_ptr<Package> load(const std::string& path);
-  static std::shared_ptr<Package> load(const void* data, size_t size);
+  // `device` is the index of the accelerator's that a package for accelerators runs on; negative: the current
+  // one.
+  static std::shared_ptr<Package> load(const std::string& path, int device = -1);
+  static std::shared_ptr<Package> load_memory(const void* data, size_t size, int device = -1);
   static std::shared_ptr<Package> load_static(const void* data, size_t size);  // nothing is copied
 
+  Device device() const { return plan_.device; }
   const std::vector<InputEntry>& inputs() const { return plan_.inputs; }
   const std::vector<std::string>& outputs() const { return plan_.outputs; }
   const std::vector<SizeRange>& ranges() const { return plan_.ranges; }
@@ -57,7 +60,7 @@ class Package {
   };
   using Instances = std::unordered_map<std::vector<int64_t>, Instance, SizesHash>;
 
-  explicit Package(const std::shared_ptr<const Bytes>& bytes);
+  explicit Package(const std::shared_ptr<const Bytes>& bytes, int device = -1);
 
   void check_inputs(const std::vector<Tensor>& inputs) const;
   Instance instance_for(const std::vector<Tensor>& inputs) const;

@@ -14,4 +14,9 @@ inline std::string kernels_path(const std::string& instruction_set) {
   return "data/aotinductor/model/kernels-" + instruction_set + ".so";
 }
 
+// The image of a kernel of an accelerator.
+inline std::string image_path(const std::string& name) {
+  return "data/aotinductor/model/images/" + name + ".cubin";
+}
+
 }  // namespace fl::runtime

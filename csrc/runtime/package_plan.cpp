@@ -19,7 +19,7 @@ class Writer {
  public:
   static constexpr bool reads = false;
 
-  explicit Writer(const std::vector<Tensor>& constants) : constants_(constants) {}
+  Writer(const std::vector<Tensor>& constants, Device device) : constants_(constants), device(device) {}
 
   std::string bytes;
 
@@ -38,6 +38,10 @@ class Writer {
     auto handle = static_cast<int64_t>(reinterpret_cast<intptr_t>(entry));
     number(handle);
   }
+  void function(void*& function) {
+    auto handle = static_cast<int64_t>(reinterpret_cast<intptr_t>(function));
+    number(handle);
+  }
   void text(std::string& value) {
     length(value.size());
     raw(value.data(), value.size());
@@ -54,14 +58,20 @@ class Writer {
 
  private:
   const std::vector<Tensor>& constants_;
+
+ public:
+  const Device device;  // of the programs
 };
 
 class Reader {
  public:
   static constexpr bool reads = true;
 
-  Reader(std::string_view bytes, const std::vector<Entry>& entries, const std::vector<Tensor>& constants)
-      : bytes_(bytes), entries_(entries), constants_(constants) {}
+  Reader(std::string_view bytes, const std::vector<Entry>& entries, const std::vector<void*>& functions,
+         const std::vector<Tensor>& constants)
+      : bytes_(bytes), entries_(entries), functions_(functions), constants_(constants) {}
+
+  Device device;  // of the programs
 
   void raw(void* data, size_t size) {
     FL_CHECK(size <= bytes_.size() - at_, "[package] expected a whole plan, got one that ends early");
@@ -93,6 +103,13 @@ class Reader {
              entries_.size(), " kernels, got ", handle);
     entry = entries_[static_cast<size_t>(handle) - 1];
   }
+  void function(void*& function) {
+    int64_t handle = 0;
+    number(handle);
+    FL_CHECK(handle >= 1 && static_cast<uint64_t>(handle) <= functions_.size(), "[package] expected one of ",
+             functions_.size(), " kernels of an accelerator, got ", handle);
+    function = functions_[static_cast<size_t>(handle) - 1];
+  }
   void text(std::string& value) {
     value.resize(length(0));
     raw(value.data(), value.size());
@@ -115,6 +132,7 @@ class Reader {
   std::unordered_map<std::string_view, std::shared_ptr<KeptValue>> kept_;
   std::string_view bytes_;
   const std::vector<Entry>& entries_;
+  const std::vector<void*>& functions_;
   const std::vector<Tensor>& constants_;
   size_t at_ = 0;
 };
@@ -164,9 +182,11 @@ template <class A>
 void exchange(A& a, Device& value) {
   auto type = static_cast<int64_t>(value.type);
   a.number(type);
-  FL_CHECK(type == static_cast<int64_t>(DeviceType::CPU) || type == static_cast<int64_t>(DeviceType::Meta),
-           "[package] expected the device cpu, got the number ", type);
-  value = Device{static_cast<DeviceType>(type)};
+  const bool is_own = a.device.type != DeviceType::CPU && type == static_cast<int64_t>(a.device.type);
+  FL_CHECK(is_own || type == static_cast<int64_t>(DeviceType::CPU) ||
+               type == static_cast<int64_t>(DeviceType::Meta),
+           "[package] expected the device cpu or that of the package, got the number ", type);
+  value = is_own ? a.device : Device{static_cast<DeviceType>(type)};
 }
 template <class A>
 void exchange(A& a, Dims& value) {
@@ -350,8 +370,23 @@ void exchange(A& a, ConcurrentLoopsStep& s) {
   exchange(a, s.loops);
 }
 template <class A>
-void exchange(A&, KernelStep&) {
-  fail("[package] expected steps of the host, got a kernel of an accelerator");
+void exchange(A& a, unsigned& value) {
+  int64_t wide = value;
+  a.number(wide);
+  FL_CHECK(wide >= 0 && wide <= INT32_MAX, "[package] expected a count of 31 bits, got ", wide);
+  value = static_cast<unsigned>(wide);
+}
+template <class A>
+void exchange(A& a, KernelStep& s) {
+  FL_CHECK(!s.outside, "[package] expected kernels in images, got one that a device from outside launches");
+  a.function(s.function);
+  for (unsigned& count : s.grid) exchange(a, count);
+  exchange(a, s.threads);
+  exchange(a, s.shared);
+  exchange(a, s.pointers);
+  exchange(a, s.numbers);
+  exchange(a, s.wide);
+  exchange(a, s.waits);
 }
 template <class A>
 void exchange(A& a, RandomStateStep& s) {
@@ -471,18 +506,31 @@ void exchange(A& a, SizePlan& plan) {
     for (int64_t& x : row) exchange(a, x);
 }
 
+// Whether a plan is of the second version.
+template <class A>
+bool has_devices(const A& a) {
+  return a.device.type != DeviceType::CPU;
+}
+
 template <class A>
 void exchange(A& a, ConstantEntry& constant) {
   exchange(a, constant.name);
   exchange_geometry(a, constant);
   exchange(a, constant.offset);
   exchange(a, constant.bytes);
+  if (has_devices(a)) exchange(a, constant.device);
 }
 template <class A>
 void exchange(A& a, InputEntry& input) {
   exchange(a, input.name);
   exchange(a, input.dtype);
   exchange(a, input.sizes);
+  if (has_devices(a)) exchange(a, input.device);
+}
+template <class A>
+void exchange(A& a, ImageEntry& image) {
+  exchange(a, image.name);
+  exchange(a, image.shared);
 }
 template <class A>
 void exchange(A& a, SizeRange& range) {
@@ -500,10 +548,11 @@ void exchange(A& a, PlanVariant& variant) {
 }  // namespace
 
 std::string write_plan(PackagePlan& plan) {
-  Writer writer(plan.tensors);
+  Writer writer(plan.tensors, plan.device);
   writer.bytes = kMagic;
-  int64_t version = kFormatVersion;
+  int64_t version = has_devices(writer) ? kAcceleratorVersion : kHostVersion;
   writer.number(version);
+  if (has_devices(writer)) exchange(writer, plan.images);
   exchange(writer, plan.kernels);
   exchange(writer, plan.constants);
   exchange(writer, plan.input_constants);
@@ -516,15 +565,21 @@ std::string write_plan(PackagePlan& plan) {
 
 PackagePlan read_plan(std::string_view bytes, const PlanContext& context) {
   std::vector<Entry> entries;
+  std::vector<void*> functions;
   PackagePlan plan;
-  Reader reader(bytes, entries, plan.tensors);
+  Reader reader(bytes, entries, functions, plan.tensors);
   std::string magic(kMagic.size(), 0);
   reader.raw(magic.data(), magic.size());
   FL_CHECK(magic == kMagic, "[package] expected a plan, got other bytes");
   int64_t version = 0;
   reader.number(version);
-  FL_CHECK(version == kFormatVersion, "[package] expected a plan of version ", kFormatVersion, ", got ",
-           version);
+  FL_CHECK(version == kHostVersion || version == kAcceleratorVersion, "[package] expected a plan of version ",
+           kHostVersion, " or ", kAcceleratorVersion, ", got ", version);
+  if (version == kAcceleratorVersion) {
+    plan.device = reader.device = context.accelerator();
+    exchange(reader, plan.images);
+    for (const ImageEntry& image : plan.images) functions.push_back(context.function(image));
+  }
   exchange(reader, plan.kernels);
   for (const std::string& name : plan.kernels) entries.push_back(context.entry(name));
   exchange(reader, plan.constants);

@@ -14,7 +14,16 @@
 
 namespace fl::runtime {
 
-constexpr int64_t kFormatVersion = 1;
+// Plans for the CPU are of the first version; those for an accelerator are of the second, which also says
+// where tensors are and which images kernels come from.
+constexpr int64_t kHostVersion = 1, kAcceleratorVersion = 2;
+
+// A kernel of an accelerator: its function in an image of the same name, and the most shared memory of its
+// launches.
+struct ImageEntry {
+  std::string name;
+  int64_t shared = 0;
+};
 
 // A parameter, a buffer or another tensor that is part of the model.
 struct ConstantEntry {
@@ -22,12 +31,14 @@ struct ConstantEntry {
   DType dtype = DType::Float;
   Dims sizes, strides;
   int64_t offset = 0, bytes = 0;  // in the member of weights
+  Device device;
 };
 
 struct InputEntry {
   std::string name;
   DType dtype = DType::Float;
   std::vector<int64_t> sizes;  // -1 where the size is not fixed
+  Device device;
 };
 
 // The sizes that a dimension of an input may have.
@@ -43,7 +54,9 @@ struct PlanVariant {
 };
 
 struct PackagePlan {
+  Device device;  // of the programs
   std::vector<std::string> kernels;
+  std::vector<ImageEntry> images;
   std::vector<ConstantEntry> constants;
   std::vector<Tensor> tensors;     // the constants themselves
   int input_constants = 0;         // the first constants are the first inputs of all programs
@@ -53,12 +66,15 @@ struct PackagePlan {
   std::vector<PlanVariant> variants;
 };
 
-// In the plan that is written, the entry of a loop is the number of its kernel, counted from one.
+// In the plan that is written, the entry of a loop is the number of its kernel and the function of a kernel
+// of an accelerator that of its image, counted from one.
 std::string write_plan(PackagePlan& plan);
 // What a plan refers to in other members of a package.
 struct PlanContext {
   std::function<compiled::Entry(const std::string& kernel)> entry;
   std::function<Tensor(const ConstantEntry& constant)> constant;
+  std::function<void*(const ImageEntry& image)> function;
+  std::function<Device()> accelerator;  // that the package is to run on
 };
 PackagePlan read_plan(std::string_view bytes, const PlanContext& context);
 

@@ -101,7 +101,12 @@ class ProgramCheck {
   void operator()(const ConcurrentLoopsStep& s) {
     for (const LoopStep& loop : s.loops) (*this)(loop);
   }
-  void operator()(const KernelStep&) { require(false, "a kernel of an accelerator"); }
+  void operator()(const KernelStep& s) {
+    require(program_.device.type != DeviceType::CPU && s.function != nullptr && !s.outside &&
+                s.pointers.size() <= kMostPointers && s.numbers.size() <= kMostNumbers,
+            "a kernel of an accelerator of another form");
+    for (const Location& l : s.pointers) location(l);
+  }
   void operator()(const RandomStateStep& s) { fill(s.slot); }
   // Inputs are let go of only by runs that own them, and packages do not.
   void operator()(const ReleaseStep& s) {

@@ -20,12 +20,12 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flambeau._inductor.cpp import Kernel
 
 __all__ = [
-    "Collection", "addresses", "cache_dir", "cached", "collecting", "compiler", "delete", "identity", "intact", "name", "prune",
+    "Collection", "addresses", "cache_dir", "cached", "collecting", "collection", "compiler", "delete", "identity", "intact", "name", "prune",
     "read", "write",
 ]  # fmt: skip
 
@@ -361,11 +361,17 @@ class Collection:
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
+        self.images: dict[str, Any] = {}  # of accelerators, by name
 
     def number(self, kernel: Kernel) -> int:
         known = "k_" + hashlib.sha256(kernel.source.encode()).hexdigest()[:24]
         self.kernels.setdefault(known, kernel)
         return list(self.kernels).index(known) + 1
+
+    def image_number(self, image: Any) -> int:
+        """The same for a kernel of an accelerator, which is built already."""
+        self.images.setdefault(image.name, image)
+        return list(self.images).index(image.name) + 1
 
     def objects(self, targets: Iterable[str]) -> dict[str, bytes]:
         """A shared object with all kernels for each instruction set, as bytes."""
@@ -387,6 +393,11 @@ class Collection:
 
 
 _active = threading.local()
+
+
+def collection() -> Collection | None:
+    """Where kernels are collected that this thread asks for, if they are."""
+    return getattr(_active, "collection", None)
 
 
 @contextlib.contextmanager
@@ -432,9 +443,8 @@ def _object_of(kernels: dict[str, Kernel], flags: tuple[str, ...], folder: Path,
 
 def addresses(kernels: list[Kernel], extra: tuple[str, ...] = ()) -> list[int]:
     """Where the machine code of each kernel is, built where needed, with some flags more than usual."""
-    collection = getattr(_active, "collection", None)
-    if collection is not None:
-        return [collection.number(kernel) for kernel in kernels]
+    if (collected := collection()) is not None:
+        return [collected.number(kernel) for kernel in kernels]
     names = [name(k, extra) for k in kernels]
     with _lock:
         folder = cache_dir()

@@ -288,4 +288,6 @@ class TritonPrinter(Printer):
         return MeasuringTuner(self.device, self.target, products, loops)
 
     def _launch(self, kernel: Kernel, image: Image) -> Launch:
-        return _TritonLaunch(kernel, image, loaded(image, self.device))
+        collected = build.collection()
+        function = loaded(image, self.device) if collected is None else collected.image_number(image)
+        return _TritonLaunch(kernel, image, function)

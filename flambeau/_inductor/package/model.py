@@ -96,5 +96,5 @@ def load_package(
 ) -> AOTICompiledModel:
     """Loads a package from a file, or from a buffer. Kernels of a package are native code: load only those you trust."""
     if hasattr(path, "read"):
-        return AOTICompiledModel(_C._load_package(bytes(path.read())))
-    return AOTICompiledModel(_C._load_package(os.fspath(path)))
+        return AOTICompiledModel(_C._load_package(bytes(path.read()), device_index))
+    return AOTICompiledModel(_C._load_package(os.fspath(path), device_index))

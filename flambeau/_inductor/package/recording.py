@@ -34,6 +34,7 @@ class UserInput:
     shape: tuple[Any, ...] | None  # integers and expressions; None for other values
     value: Any
     example: Any = None
+    device: Any = None  # of a tensor
 
 
 @dataclass
@@ -77,7 +78,8 @@ class ProgramFunction:
                     self.order.append(("value", fact.value))
                 else:
                     self.order.append(("input", sum(i.shape is not None for i in self.inputs)))
-                self.inputs.append(UserInput(fact.name, fact.dtype, fact.shape, fact.value, example))
+                device = example.device if isinstance(example, fl.Tensor) else fl.device("cpu")
+                self.inputs.append(UserInput(fact.name, fact.dtype, fact.shape, fact.value, example, device))
             elif kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
                 name = str(spec.target)
                 value = program.state_dict[name] if name in program.state_dict else program.constants[name]
@@ -88,6 +90,8 @@ class ProgramFunction:
         self.tensors = [i for i in self.inputs if i.shape is not None]
         self.member_names = {name: i for i, (name, _) in enumerate(self.members)}
         self.user_names = {i.name: k for k, i in enumerate(self.tensors)}
+        tensors = [value for _, value in self.members] + [i for i in self.tensors if i.device is not None]
+        self.device = next((t.device for t in tensors if t.device.type != "cpu"), fl.device("cpu"))
         self.outputs = [self._output(spec) for spec in signature.output_specs if spec.kind.name == "USER_OUTPUT"]
 
     @staticmethod
@@ -159,9 +163,9 @@ def blank(tensor: UserInput, shape: tuple[int, ...]) -> Any:
     """Memory in the layout of the example, for its geometry."""
     example = tensor.example
     if example is None or example.is_contiguous() or 0 in shape:
-        return fl.empty(shape, dtype=tensor.dtype)
+        return fl.empty(shape, dtype=tensor.dtype, device=tensor.device)
     order = sorted(range(len(shape)), key=lambda d: (-example.stride(d), d))
-    laid = fl.empty([shape[d] for d in order], dtype=tensor.dtype)
+    laid = fl.empty([shape[d] for d in order], dtype=tensor.dtype, device=tensor.device)
     return laid.permute([order.index(d) for d in range(len(shape))])
 
 
@@ -229,21 +233,48 @@ class Recording:
                 number[points[i]] = k
         return list(number.values())
 
-    def missing(self, groups: list[Group]) -> list[Point]:
-        """Promised sizes that no plan is for."""
+    def groups_of_all(self) -> list[Group]:
+        """Plans of several points where those are known, and else one plan for each point: together for all that is recorded."""
+        points = list(self.graphs)
+        ready = []
+        for known, indices in _C._group_plans([self.graphs[p] for p in points]):
+            chosen = [points[i] for i in indices]
+            parts = [chosen] if known else [[p] for p in chosen]
+            ready += [Group(part, [self.graphs[p] for p in part]) for part in parts]
+        return ready
+
+    def missing(self, groups: list[Group], points: Sequence[Point] = ()) -> list[Point]:
+        """Promised sizes that no plan is for, among the given points or some all over the ranges."""
         refused = {sampling.pattern_of(p) for p in self.failures}
-        points = [p for p in sampling.candidates(self.ranges) if sampling.pattern_of(p) not in refused]
+        points = [p for p in points or sampling.candidates(self.ranges) if sampling.pattern_of(p) not in refused]
         inputs = [self.function.inputs_at(self.symbols, p, blank) for p in points]
         return [points[i] for i in _C._uncovered([g.graphs for g in groups], len(self.members), inputs)]
+
+
+def _at_every_size(recording: Recording) -> list[Group]:
+    """Plans for an accelerator: grids of its kernels, and which kernel is taken, depend on sizes in steps."""
+    points = sampling.every_point(recording.ranges, MOST_RECORDINGS)
+    if not points:
+        raise NotImplementedError(
+            f"[package] expected at most {MOST_RECORDINGS} sizes in a package for an accelerator, got the ranges "
+            f"{recording.ranges}"
+        )
+    for point in points:
+        recording.take(point)
+    return recording.groups_of_all()
 
 
 def record(function: ProgramFunction, settings: dict[str, Any]) -> tuple[Recording, list[Group]]:
     """Records a program at the sizes that it promises to take; the plans for them."""
     recording = Recording(function, function.symbols(), settings)
-    for point in sampling.first_points(recording.ranges):
+    for point in (
+        sampling.first_points(recording.ranges) if function.device.type == "cpu" or not recording.symbols else ()
+    ):
         recording.take(point)
     if not recording.symbols:
         return recording, recording.groups()
+    if function.device.type != "cpu":
+        return recording, _at_every_size(recording)
     for _ in range(3):
         for point in sampling.borders(list(recording.graphs), recording._group_of()):
             recording.take(point)
@@ -255,6 +286,11 @@ def record(function: ProgramFunction, settings: dict[str, Any]) -> tuple[Recordi
                 recording.take(point)
         if missing:
             groups += recording.groups(step)
+    every = sampling.every_point(recording.ranges, MOST_RECORDINGS)
+    if recording.missing(groups) and every:
+        for point in recording.missing(groups, every):
+            recording.take(point)
+            groups += [Group([p], [g]) for p, g in recording.graphs.items() if p == point]
     if missing := recording.missing(groups):
         sizes = ", ".join(f"{s.atom} = {n}" for s, n in zip(recording.symbols, missing[0]))
         raise RuntimeError(

@@ -8,10 +8,20 @@ Between neighbours whose plans differ in structure the border is looked for.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator
 
-__all__ = ["Point", "borders", "candidates", "first_points", "pattern_of", "points_by_remainder", "unseen_points"]
+__all__ = [
+    "Point",
+    "borders",
+    "candidates",
+    "every_point",
+    "first_points",
+    "pattern_of",
+    "points_by_remainder",
+    "unseen_points",
+]
 
 Point = tuple[int, ...]
 LARGEST = 1 << 20  # size that plans are evaluated at
@@ -100,6 +110,13 @@ def candidates(ranges: list[tuple[int, int]]) -> list[Point]:
     if len(ranges) == 1:
         return [(n,) for n in lines[0]]
     return sorted({tuple(generator.choice(line) for line in lines) for _ in range(80)})
+
+
+def every_point(ranges: list[tuple[int, int]], most: int) -> list[Point]:
+    """All points of the promised ranges; none where they are more."""
+    if math.prod(high - low + 1 for low, high in ranges) > most:
+        return []
+    return list(itertools.product(*(range(low, high + 1) for low, high in ranges)))
 
 
 def unseen_points(points: list[Point], ranges: list[tuple[int, int]], count: int) -> list[Point]:

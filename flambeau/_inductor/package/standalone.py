@@ -174,7 +174,7 @@ class _Trial:
 
     def __init__(self, package: Path, samples: list[list[fl.Tensor]] | None, loads: bool = False) -> None:
         self.package, self.loads = package, loads
-        self.loaded = _C._load_package(os.fspath(package))
+        self.loaded = _C._load_package(os.fspath(package), -1)
         if samples is None:
             samples = [[_filled(like) for like in inputs] for inputs in _C._package_samples(self.loaded)]
         self.samples = samples

@@ -49,7 +49,7 @@ def compile_package(
     objects = collection.objects(dict.fromkeys((*INSTRUCTION_SETS, *processors))) if collection.kernels else {}
     if hasattr(target, "write"):
         buffer = io.BytesIO()
-        _write(buffer, "model", recording, groups, list(collection.kernels), objects, metadata)
+        _write(buffer, "model", recording, groups, collection, objects, metadata)
         _check(recording, program, load_package(io.BytesIO(buffer.getvalue())))
         target.write(buffer.getvalue())
         return recording
@@ -58,7 +58,7 @@ def compile_package(
     partial = path.with_name(path.name + ".partial")
     try:
         with open(partial, "wb") as file:
-            _write(file, path.stem, recording, groups, list(collection.kernels), objects, metadata)
+            _write(file, path.stem, recording, groups, collection, objects, metadata)
         _check(recording, program, load_package(partial))
         os.replace(partial, path)
     finally:
@@ -82,7 +82,8 @@ def _settings(configs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     metadata = {str(k): str(v) for k, v in dict(configs.get("aot_inductor.metadata") or {}).items()}
     options = {k: v for k, v in configs.items() if not k.startswith(_IGNORED)}
     settings = {"freezing": True, **config.resolve(None, options)}  # weights are packed once
-    settings |= {"max_autotune": False, "portable": True}  # it runs on processors that are not here to be measured
+    # It runs on processors that are not here to be measured, and step by step.
+    settings |= {"max_autotune": False, "portable": True, "triton.cudagraphs": False}
     return settings, metadata
 
 
@@ -91,30 +92,33 @@ def _write(
     name: str,
     recording: Recording,
     groups: list[Group],
-    kernels: list[str],
+    collection: build.Collection,
     objects: dict[str, bytes],
     metadata: dict[str, str],
 ) -> None:
     function = recording.function
     constants, weights = _lay_out_weights(function, groups)
     plan = _C._write_plan(
-        kernels,
+        list(collection.kernels),
         constants,
         len(function.members),
         _inputs(recording),
         [o["name"] for o in function.outputs if o["kind"] != "value"],
         _ranges(recording),
         [(group.graphs, [_coordinates(recording, p) for p in group.points]) for group in groups],
+        function.device,
+        [(image.name, image.shared) for image in collection.images.values()],
     )
+    facts = {"AOTI_DEVICE_KEY": function.device.type, **metadata}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         _member(archive, f"{name}/archive_format", [b"pt2"])
         _member(archive, f"{name}/archive_version", [b"0"])
         _member(archive, f"{name}/byteorder", [b"little"])
         _member(archive, f"{name}/{_FOLDER}/plan", [plan])
         _member(archive, f"{name}/{_FOLDER}/signature.json", [json.dumps(_signature(function)).encode()])
-        _member(
-            archive, f"{name}/{_FOLDER}/metadata.json", [json.dumps({"AOTI_DEVICE_KEY": "cpu", **metadata}).encode()]
-        )
+        _member(archive, f"{name}/{_FOLDER}/metadata.json", [json.dumps(facts).encode()])
+        for image in collection.images.values():
+            _member(archive, f"{name}/{_FOLDER}/images/{image.name}.cubin", [image.code])
         for target, content in objects.items():
             _member(archive, f"{name}/{_FOLDER}/kernels-{target}.so", [content])
         if weights:
@@ -154,14 +158,16 @@ def _lay_out_weights(function: ProgramFunction, groups: list[Group]) -> tuple[li
     constants, places, at = [], {}, 0
     parts: list[Any] = []
     for name, tensor in tensors:
-        if not tensor.is_cpu:
-            raise NotImplementedError(f"[package] expected a model on the CPU, got {name} on {tensor.device}")
+        if not tensor.is_cpu and tensor.device != function.device:
+            raise NotImplementedError(
+                f"[package] expected a model on one device, which is {function.device}, got {name} on {tensor.device}"
+            )
         size = _extent(tensor)
         key = (tensor.data_ptr(), size)
         if key not in places or size == 0:
             places[key] = at
             if size:
-                parts.append((ctypes.c_char * size).from_address(tensor.data_ptr()))
+                parts.append(_bytes_of(tensor, size))
                 padding = -size % ALIGNMENT
                 parts.append(bytes(padding))
                 at += size + padding
@@ -169,12 +175,19 @@ def _lay_out_weights(function: ProgramFunction, groups: list[Group]) -> tuple[li
     return constants, parts
 
 
+def _bytes_of(tensor: Any, size: int) -> Any:
+    if tensor.is_cpu:
+        return (ctypes.c_char * size).from_address(tensor.data_ptr())
+    flat = tensor.as_strided((size // tensor.element_size(),), (1,)).cpu()
+    return bytes((ctypes.c_char * size).from_address(flat.data_ptr()))
+
+
 # ------------------------------------------------------------------------------------------ signature
 
 
-def _inputs(recording: Recording) -> list[tuple[str, Any, list[int]]]:
+def _inputs(recording: Recording) -> list[tuple[str, Any, list[int], Any]]:
     return [
-        (t.name, t.dtype, [size if isinstance(size, int) else -1 for size in t.shape or ()])
+        (t.name, t.dtype, [size if isinstance(size, int) else -1 for size in t.shape or ()], t.device)
         for t in recording.function.tensors
     ]
 
@@ -226,13 +239,15 @@ def _filled(tensor: UserInput, shape: tuple[int, ...]) -> Any:
     """Values of the example, repeated: they are what the program takes."""
     if tensor.example is None:
         return (
-            fl.randn(shape).to(tensor.dtype) if tensor.dtype.is_floating_point else fl.zeros(shape, dtype=tensor.dtype)
+            fl.randn(shape, device=tensor.device).to(tensor.dtype)
+            if tensor.dtype.is_floating_point
+            else fl.zeros(shape, dtype=tensor.dtype, device=tensor.device)
         )
     value = tensor.example.detach()
     for dim, size in enumerate(shape):
         if size and value.shape[dim] == 0:
-            return fl.zeros(shape, dtype=tensor.dtype)
-        value = value.index_select(dim, fl.arange(size) % max(value.shape[dim], 1))
+            return fl.zeros(shape, dtype=tensor.dtype, device=tensor.device)
+        value = value.index_select(dim, fl.arange(size, device=tensor.device) % max(value.shape[dim], 1))
     return value
 
 

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define FL_ABI_VERSION 4
+#define FL_ABI_VERSION 5
 #define FL_API __attribute__((visibility("default")))
 
 typedef enum {
@@ -68,6 +68,9 @@ FL_API fl_status fl_load(const char* path, fl_model** model);
 FL_API fl_status fl_load_memory(const void* data, size_t size, fl_model** model);
 /* The same from memory that is there for good, and begins at a multiple of 64 bytes: nothing is copied. */
 FL_API fl_status fl_load_static(const void* data, size_t size, fl_model** model);
+/* The same from a file, for the CUDA device of an index, which must be the current one; negative: whichever
+ * is. Packages for the CPU do not look at it. */
+FL_API fl_status fl_load_on(const char* path, int device_index, fl_model** model);
 FL_API void fl_model_free(fl_model* model);
 
 /* Numbers and names of the tensors that a run takes and returns; names are valid while the model is. */
@@ -117,6 +120,10 @@ FL_API int64_t fl_tensor_offset(const fl_tensor* tensor);
 FL_API fl_dtype fl_tensor_dtype(const fl_tensor* tensor);
 FL_API int fl_tensor_is_contiguous(const fl_tensor* tensor);
 FL_API void* fl_tensor_data(const fl_tensor* tensor);
+/* The device as a DLDeviceType, 0 where a tensor has no memory (meta); its index, -1 for the CPU. */
+FL_API int fl_tensor_device(const fl_tensor* tensor, int* index);
+/* How many CUDA devices there are. */
+FL_API int fl_cuda_devices(void);
 /* The only element, as a double pair (real and imaginary part), or as an integer. */
 FL_API fl_status fl_tensor_item(const fl_tensor* tensor, double value[2], int64_t* integer);
 

@@ -745,21 +745,33 @@ using c10::GradMode;
 inline ScalarType promote_types(ScalarType a, ScalarType b) {
   return (at::empty({1}, a) + at::empty({1}, b)).scalar_type();
 }
-inline bool hasCUDA() {
-  return false;
-}
 
 namespace cuda {
-inline bool is_available() {
-  return false;
-}
 inline int64_t device_count() {
-  return 0;
+  return fl_cuda_devices();
+}
+inline bool is_available() {
+  return device_count() > 0;
 }
 inline bool cudnn_is_available() {
-  return false;
+  return is_available();
+}
+inline void manual_seed(uint64_t seed) {
+  fl_manual_seed(seed);
+}
+inline void manual_seed_all(uint64_t seed) {
+  fl_manual_seed(seed);
+}
+// Waits for all that was begun on a device, the current one without an index.
+inline void synchronize(int64_t device_index = -1) {
+  const at::Tensor one =
+      at::zeros({1}, TensorOptions(Device(DeviceType::CUDA, static_cast<int>(device_index))));
+  one.item<float>();  // comes after the rest
 }
 }  // namespace cuda
+inline bool hasCUDA() {
+  return cuda::is_available();
+}
 
 namespace autograd {
 

@@ -12,8 +12,8 @@ class AOTIModelPackageLoader {
   explicit AOTIModelPackageLoader(const std::string& path, const std::string& model_name = "model",
                                   bool run_single_threaded = false, size_t num_runners = 1,
                                   int device_index = -1) {
-    (void)model_name, (void)run_single_threaded, (void)num_runners, (void)device_index;
-    c10::check(fl_load(path.c_str(), &model_));
+    (void)model_name, (void)run_single_threaded, (void)num_runners;
+    c10::check(fl_load_on(path.c_str(), device_index, &model_));
   }
   AOTIModelPackageLoader(const void* data, size_t size) { c10::check(fl_load_memory(data, size, &model_)); }
   ~AOTIModelPackageLoader() { fl_model_free(model_); }

@@ -183,14 +183,14 @@ class Module : public std::enable_shared_from_this<Module> {
     }
   }
   virtual void to(Device device, ScalarType dtype, bool = false) {
-    require_cpu(device);
+    move(device);
     convert(dtype);
   }
   virtual void to(ScalarType dtype, bool = false) { convert(dtype); }
-  virtual void to(Device device, bool = false) { require_cpu(device); }
-  void to(DeviceType device, bool = false) { require_cpu(Device(device)); }
+  virtual void to(Device device, bool = false) { move(device); }
+  void to(DeviceType device, bool = false) { to(Device(device)); }
   void to(const TensorOptions& options, bool = false) {
-    require_cpu(options.device());
+    if (options.has_device()) move(options.device());
     if (options.has_dtype()) convert(options.dtype());
   }
   void apply(const std::function<void(Module&)>& function) {
@@ -280,10 +280,6 @@ class Module : public std::enable_shared_from_this<Module> {
   }
 
  private:
-  static void require_cpu(const Device& device) {
-    if (!device.is_cpu() && device.type() != DeviceType::Meta)
-      throw c10::Error(c10::str("[to] expected the device cpu, got ", device));
-  }
   void collect_modules(OrderedDict<std::string, std::shared_ptr<Module>>& all,
                        const std::string& prefix) const {
     for (const auto& child : children_) {
@@ -300,14 +296,24 @@ class Module : public std::enable_shared_from_this<Module> {
     for (const auto& child : children_)
       child.value()->collect(all, prefix + child.key() + ".", recurse, which);
   }
-  void convert(ScalarType dtype) {
+  // Gives parameters and buffers other data, and gradients as well.
+  template <class F>
+  void replace_data(const F& changed) {
     for (Dict Module::* which : {&Module::parameters_, &Module::buffers_})
       for (auto& item : this->*which) {
-        Tensor& t = item.value();
-        if (!t.defined() || !t.is_floating_point()) continue;
-        t.set_data(t.detach().to(dtype));
+        const Tensor& t = item.value();
+        if (!t.defined()) continue;
+        const Tensor gradient = t.grad();
+        t.set_data(changed(t.detach()));
+        if (gradient.defined()) t.set_grad(changed(gradient.detach()));
       }
-    for (auto& child : children_) child.value()->convert(dtype);
+    for (auto& child : children_) child.value()->replace_data(changed);
+  }
+  void convert(ScalarType dtype) {
+    replace_data([&](const Tensor& t) { return t.is_floating_point() ? t.to(dtype) : t; });
+  }
+  void move(const Device& device) {
+    replace_data([&](const Tensor& t) { return t.to(device); });
   }
 
   OrderedDict<std::string, Tensor> parameters_, buffers_;

@@ -163,9 +163,14 @@ class Tensor {
     for (int64_t d = 0; d < dim() && numel(); ++d) last += (size(d) - 1) * stride(d);
     return {static_cast<size_t>(last * element_size()), data_ptr()};
   }
-  bool is_cuda() const { return false; }
-  bool is_cpu() const { return true; }
-  Device device() const { return Device(kCPU); }
+  bool is_cuda() const { return device().is_cuda(); }
+  bool is_cpu() const { return device().is_cpu(); }
+  bool is_meta() const { return device().type() == kMeta; }
+  Device device() const {
+    int index = -1;
+    const int type = fl_tensor_device(expect().handle_, &index);
+    return Device(type == kDLCPU ? kCPU : type == kDLCUDA ? kCUDA : kMeta, index);
+  }
   TensorOptions options() const { return TensorOptions().dtype(scalar_type()).device(device()); }
 
   void* data_ptr() const { return fl_tensor_data(expect().handle_); }
