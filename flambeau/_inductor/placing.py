@@ -96,8 +96,7 @@ def _rows_of(lowering: Any, call: RecordedCall, table: RecordedValue, indices: R
     if (
         result is None
         or math.prod(result.size) > _MOST_GATHERED
-        or not lowering.printer.places
-        or not config.triton.places
+        or not _reports(lowering)
         or not lowering._computes(call)
     ):
         return False
