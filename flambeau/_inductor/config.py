@@ -54,6 +54,7 @@ class triton:
     prefetches = os.environ.get("FLAMBEAU_PREFETCHES", "0") != "0"
     # Rows and warps of products with a vector: of rows of up to 1,024 numbers, and of longer ones.
     vector_tile = os.environ.get("FLAMBEAU_VECTOR_TILE", "")
+    halves = os.environ.get("FLAMBEAU_HALVES", "0") != "0"
     places = os.environ.get("FLAMBEAU_PLACES", "0") != "0"
     multi_kernel = 0  # there is one kernel for each reduction
 

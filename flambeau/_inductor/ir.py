@@ -22,6 +22,7 @@ __all__ = [
     "OperatorCall",
     "Place",
     "Reduce",
+    "chosen_loads",
     "in_memory_order",
     "moved_loads",
     "refine",
@@ -120,6 +121,20 @@ def moved_loads(expr: Any) -> set[int]:
         load: Any = expr.args[1]
         return {load.args[0]}
     return set().union(*(moved_loads(a) for a in expr.args))
+
+
+def chosen_loads(expr: Any) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """The two loads of each choice by an index, `either(before(load, bound), load, load)`, with that load and its bound."""
+    if not isinstance(expr, Expr):
+        return []
+    if expr.op == "either":
+        condition, one, other = expr.args
+        assert isinstance(condition, Expr) and isinstance(one, Expr) and isinstance(other, Expr)
+        if condition.op != "before":
+            return []
+        number, bound = condition.args
+        return [((one.args[0], other.args[0]), (number.args[0], bound))]  # type: ignore[list-item]
+    return [choice for a in expr.args for choice in chosen_loads(a)]
 
 
 def in_memory_order(loop: Loop) -> Loop:

@@ -17,7 +17,8 @@ import enum
 import math
 from dataclasses import dataclass, field, replace
 
-from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, moved_loads, refine, split_strides
+from flambeau._inductor import config
+from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, chosen_loads, moved_loads, refine, split_strides
 
 __all__ = ["AFTER_GROUP", "EVERY_POINT", "Group", "Level", "Member", "new_group", "schedule"]
 
@@ -56,6 +57,7 @@ class Placement:
     split: int | None
     reads: list[Access]
     write: Access
+    halves: int = 0  # as the group has it then
 
 
 @dataclass
@@ -70,6 +72,8 @@ class Group:
     # What is written over memory that is read for the last time, and that memory.
     overwrites: dict[Buffer, Buffer] = field(default_factory=dict)
     apart: int = 0  # of its loops
+    # Loops over rows read what this many rows further, or before, made: the halves of blocks of rows, as a rotation does.
+    halves: int = 0
 
     def _with_dims(self, dims: tuple[int, ...], split: int | None) -> None:
         """Divides dimensions further."""
@@ -89,6 +93,7 @@ class Group:
         placement = (columns and self._per_column(loop)) or self._per_row(loop) or self._per_point(loop)
         if placement is None or (loop.apart != self.apart and (loop.apart or placement.level is not Level.ROW)):
             return None
+        placement.halves = self._halves_read(placement, loop) if columns else 0
         return placement if self._reads_match(placement, loop) else None
 
     def _per_point(self, loop: Loop) -> Placement | None:
@@ -142,16 +147,51 @@ class Group:
         reads = list(map(over_columns, loop.reads))
         return Placement(Level.COLUMN, rows + refined, self.split, reads, over_columns(loop.write))
 
+    def _halves_read(self, placement: Placement, loop: Loop) -> int:
+        """How many rows apart the other halves are that a loop over rows reads of products' results; zero where it reads others,
+        or other rows."""
+        split, halves = placement.split, self.halves
+        if (
+            not config.triton.halves
+            or placement.level is not Level.ROW
+            or self.apart >= 0
+            or not split
+            or loop.reduce is not None
+        ):
+            return 0
+        for loads, (number, half) in chosen_loads(loop.expr):
+            reads = [placement.reads[at] for at in loads]
+            members = [self.made.get(a.buffer) for a in reads]
+            if not any(members):
+                continue
+            index = placement.reads[number]
+            along = tuple(int(d == split - 1) for d in range(len(placement.dims)))
+            if members[0] is None or members[0] is not members[1] or members[0].level in AFTER_GROUP:
+                return 0
+            write = _refined(members[0].write, self.dims, placement.dims)
+            step = half * write.strides[split - 1]
+            same = all(a.strides == write.strides for a in reads)
+            apart = [a.offset - write.offset for a in reads] == [step, -step]
+            if not same or not apart or index.buffer.source != "index" or (index.offset, index.strides) != (0, along):
+                return 0
+            if placement.dims[split - 1] != 2 * half or halves not in (0, half) or members[0].level is Level.POINT:
+                return 0
+            halves = half
+        return halves
+
     def _reads_match(self, placement: Placement, loop: Loop) -> bool:
         """Whether everything that the loop reads of this group's results lies where it was computed."""
         level = placement.level
         moved = moved_loads(loop.expr)
+        swapped = [at for loads, _ in chosen_loads(loop.expr) for at in loads] if placement.halves else []
         for at, access in enumerate(placement.reads):
             member = self.made.get(access.buffer)
             if member is None:
                 continue
             if at in moved:
                 return False
+            if at in swapped:
+                continue
             if (member.level in AFTER_GROUP) != (level is Level.COLUMN):
                 return False
             if member.loop.place is not None or _refined(member.write, self.dims, placement.dims) != access:
@@ -163,6 +203,7 @@ class Group:
     def add(self, loop: Loop, placement: Placement) -> None:
         """Makes the loop a member as `admits` said."""
         self._with_dims(placement.dims, placement.split)
+        self.halves = placement.halves or self.halves
         member = Member(loop, placement.level, placement.reads, placement.write)
         self.members.append(member)
         self.made[loop.write.buffer] = member

@@ -18,7 +18,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._inductor import config
-from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
+from flambeau._inductor.ir import Access, Buffer, Loop, Reduce, chosen_loads
 from flambeau._inductor.iteration import assign_passes, iteration_space
 from flambeau._inductor.joining import second_loads
 from flambeau._inductor.schedule import AFTER_GROUP, Group, Level, Member
@@ -121,6 +121,8 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
     if group.split is None:
         return [Part(group, stored, _pointwise(group, target))]
     height, width = math.prod(sizes[:rows]), math.prod(sizes[rows:])
+    if group.halves and width > target.longest_row:
+        return [part for sub, needed in _without_halves(group, stored) for part in divide(sub, needed, target)]
     along = [m for m in group.members if m.level is Level.ROW_REDUCTION]
     across = [m for m in group.members if m.level is Level.COLUMN_REDUCTION]
     if not along and not across:
@@ -149,6 +151,8 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
             if config.triton.vector_tile:
                 tiles = [int(n) for n in config.triton.vector_tile.split(",")]
                 x, warps = tiles[:2] if width <= 1024 else tiles[2:]
+            while group.halves and (x < 2 or group.halves % (x // 2)):
+                x = 2 if x < 2 else x // 2
         tile = Tile(TileKind.BY_ROWS, x, power(width), warps, registers=_registers(group))
         return [Part(group, stored, tile)]
     if height >= target.processors:
@@ -257,6 +261,17 @@ def _parts(group: Group, chosen: list[list[Member]], stored: set[Buffer]) -> lis
         for members, own in parts
         if own & (stored | extra)
     ]
+
+
+def _without_halves(group: Group, stored: set[Buffer]) -> list[tuple[Group, set[Buffer]]]:
+    """Two groups, the second of those members that read other rows of the first, and of what depends on them."""
+    late: set[Buffer] = set()  # what they make
+    for member in group.members:
+        swapped = {at for loads, _ in chosen_loads(member.loop.expr) for at in loads}
+        if any(a.buffer in late or (at in swapped and a.buffer in group.made) for at, a in enumerate(member.reads)):
+            late.add(member.loop.write.buffer)
+    split = [[m for m in group.members if (m.loop.write.buffer in late) is is_late] for is_late in (False, True)]
+    return _parts(group, split, stored)
 
 
 # ---------------------------------------------------------------- reductions in parts

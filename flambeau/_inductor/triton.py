@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import flambeau as fl
 from flambeau._inductor import config, triton_math
@@ -27,11 +27,8 @@ from flambeau._inductor.schedule import Group, Level, Member
 from flambeau._inductor.tiles import Part, Target, Tile, TileKind, alternatives, divide, multiplies_vectors, row_reads
 from flambeau._inductor.triton_header import HEADER
 from flambeau._inductor.triton_joining import WAIT_HERE, clear_counters, fetch_ahead, join_steps, waiting
-from flambeau._inductor.triton_kernel import POINTERS, TYPES, Kernel
+from flambeau._inductor.triton_kernel import POINTERS, TYPES, Kernel, Tuner
 from flambeau.ops.expr import Expr
-
-if TYPE_CHECKING:
-    from flambeau._inductor.triton_products import Matrix
 
 __all__ = [
     "HEADER",
@@ -49,17 +46,6 @@ __all__ = [
 _SHARED_FOR_ROWS = 216 * 1024  # bytes for rows that are on their way, of all programs that a processor has
 _NARROW = {fl.uint8: "uint8", fl.int8: "int8", fl.int16: "int16", fl.int32: "int32"}
 _FLOAT8 = {fl.float8_e4m3fn: "to_e4m3({})", fl.float8_e5m2: "to_e5m2({})"}
-
-
-class Tuner(Protocol):
-    """Chooses among kernels, where there is one."""
-
-    def product(self, product: Matrix, finished: list[Kernel], separate: list[Kernel]) -> int | None:
-        """Which of the kernels that compute a product (or convolution) and what follows it; None: the call and separate
-        kernels."""
-
-    def loop(self, kernels: list[Kernel]) -> int:
-        """Which of the kernels that compute the same, of which the first is the one that is taken without a tuner."""
 
 
 class Scope:
@@ -386,7 +372,10 @@ class Writer:
         if source is None:
             return self.load(scope, access, guard, other, row)
         if source.level is not Level.POINT:
-            return self.row_values[access.buffer]
+            name = self.row_values[access.buffer]
+            if other is None:
+                return name
+            return scope.let("h", f"other_half({name}, {self.tile.x // 2})", self.kinds[name])
         return self.compute(scope, source)
 
     def compute(self, scope: Scope, member: Member) -> str:
@@ -443,6 +432,13 @@ class Writer:
     def row_lines(self, first: str, axis: str) -> list[str]:
         total = self.number("rows", 0, self.height)
         lines = [f"x = {first} + tl.arange(0, X){axis}"]
+        if halves := self.group.halves:
+            half = self.tile.x // 2
+            lines = [
+                f"x = {self.program(0)} * {half}",
+                f"x = x // {halves} * {2 * halves} + x % {halves}",
+                f"x = x + (tl.arange(0, X) % {half} + tl.arange(0, X) // {half} * {halves}){axis}",
+            ]
         if not self.exact_rows:
             lines.append(f"xm = x < {total}")
         return lines + self.coordinates("r", "x", self.sizes[: self.rows])
@@ -765,7 +761,8 @@ def print_group(group: Group, stored: set[Buffer], target: Target, tuner: Tuner 
     for part in divide(group, stored, target):
         kernel = print_part(part, target)
         if tuner is not None:
-            kernels = [kernel, *(print_part(replace(part, tile=tile), target) for tile in alternatives(part.tile))]
+            tiles = [t for t in alternatives(part.tile) if not part.group.halves or t.x == part.tile.x]
+            kernels = [kernel, *(print_part(replace(part, tile=tile), target) for tile in tiles)]
             kernel = kernels[tuner.loop(kernels)]
         extra = tuple(b for b in part.stored if b not in stored)
         launches.append(replace(kernel, scratch=kernel.scratch + extra))

@@ -51,6 +51,12 @@ def fast_exp2(x):
 
 
 @triton.jit
+def other_half(x, N: tl.constexpr):
+    one, other = tl.split(tl.permute(tl.reshape(x, [2, N]), [1, 0]))
+    return tl.reshape(tl.permute(tl.join(other, one), [1, 0]), [2 * N, 1])
+
+
+@triton.jit
 def order_key(x, sign: tl.constexpr):
     # An integer that is larger where a number, or for a negative sign its opposite, is larger.
     bits = (x * sign + 0.0).to(tl.int32, bitcast=True)

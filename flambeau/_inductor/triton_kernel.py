@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import flambeau as fl
 from flambeau._inductor.ir import Buffer
 
-__all__ = ["POINTERS", "TYPES", "Kernel"]
+if TYPE_CHECKING:
+    from flambeau._inductor.triton_products import Matrix
+
+__all__ = ["POINTERS", "TYPES", "Kernel", "Tuner"]
 
 # dtype: Triton's name of a pointer to it, type to compute in
 TYPES = {
@@ -56,3 +59,14 @@ class Kernel:
         """For each pointer and number whether it is known to be a multiple of sixteen."""
         aligned = [b.memory.aligned and offset * b.dtype.itemsize % 16 == 0 for b, offset in self.pointers]
         return aligned + [n % 16 == 0 for n in self.numbers]
+
+
+class Tuner(Protocol):
+    """Chooses among kernels, where there is one."""
+
+    def product(self, product: Matrix, finished: list[Kernel], separate: list[Kernel]) -> int | None:
+        """Which of the kernels that compute a product (or convolution) and what follows it; None: the call and separate
+        kernels."""
+
+    def loop(self, kernels: list[Kernel]) -> int:
+        """Which of the kernels that compute the same, of which the first is the one that is taken without a tuner."""

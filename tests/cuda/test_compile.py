@@ -163,7 +163,7 @@ def test_backward_lets_go_of_what_forward_saved():
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 @pytest.mark.parametrize(
-    "tried", [[], ["places"], ["joins_parts"], ["prefetches"], ["places", "joins_parts", "prefetches"]]
+    "tried", [[], ["places"], ["joins_parts"], ["prefetches"], ["places", "joins_parts", "prefetches", "halves"]]
 )
 def test_recorded_kernels_that_start_early_see_what_was_made_before_them(tried, mode):
     """A chain of small kernels, as decoding has it: norms, products with a vector, a cache that is written, one query."""

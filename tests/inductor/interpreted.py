@@ -28,7 +28,7 @@ from flambeau._inductor.steps import Location, LoopStep
 from flambeau._inductor.tiles import Target
 from flambeau._inductor.triton_build import TritonPrinter
 
-config.triton.joins_parts = config.triton.prefetches = config.triton.places = True
+config.triton.halves = config.triton.joins_parts = config.triton.prefetches = config.triton.places = True
 
 _FOLDS = {
     "fold_mul": np.multiply, "fold_bitor": np.bitwise_or, "fold_bitand": np.bitwise_and, "fold_maximum": np.maximum,

@@ -553,7 +553,9 @@ def test_kernels_compile_without_a_gpu(capability):
         printer = CompileOnly(0, Target(capability, processors=4, longest_shared_row=32))
         with (
             pytest.raises(Stop),
-            config.patch(dict.fromkeys(("triton.joins_parts", "triton.prefetches", "triton.places"), True)),
+            config.patch(
+                dict.fromkeys(("triton.joins_parts", "triton.prefetches", "triton.places", "triton.halves"), True)
+            ),
         ):
             compile_tensor_function(function, len(inputs), printer=printer)(*[make() for make in inputs])
         assert all(image.code.startswith(b"\x7fELF") for image in printer.images), name
