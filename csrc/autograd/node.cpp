@@ -347,9 +347,9 @@ Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strid
 
 // Whether someone wrote to the base of a view since its history was made.
 static bool outdated(const Tensor& t, const Meta& m) {
-  return m.base.defined() && !m.view_in_no_grad && !t->inference &&
-         m.view_version != t->version().load(std::memory_order_relaxed) && m.base.requires_grad() &&
-         meta_of(m.base)->grad_fn && (is_floating(t.dtype()) || is_complex(t.dtype()));
+  return m.base.defined() && !m.view_in_no_grad && !t->inference && m.view_version != t->version() &&
+         m.base.requires_grad() && meta_of(m.base)->grad_fn &&
+         (is_floating(t.dtype()) || is_complex(t.dtype()));
 }
 
 Ref<Node> grad_fn_of(const Tensor& t) {
@@ -364,7 +364,7 @@ Ref<Node> grad_fn_of(const Tensor& t) {
     node->next.push_back(gradient_edge(m->base));
     const uint32_t output = node->add_output(t);
     set_history(t, Ref<Node>(node.get()), output);
-    m->view_version = t->version().load(std::memory_order_relaxed);
+    m->view_version = t->version();
   }
   return m->grad_fn;
 }
@@ -442,7 +442,7 @@ void rebase_history(const Tensor& t, const Ref<Node>& node, uint32_t output) {
 bool follow_base(const Tensor& t) {
   Meta& m = ensure_meta(t);
   if (!m.base.defined()) return false;
-  m.view_version = t->version().load() - 1;  // whatever it is, it differs, so that the history is made anew
+  m.view_version = t->version() - 1;  // whatever it is, it differs, so that the history is made anew
   require(m, true);
   t->keys |= Key::Autograd;
   grad_fn_of(t);
@@ -459,7 +459,7 @@ void make_view(const Tensor& view, const Tensor& base, bool multi) {
   Meta& m = ensure_meta(view);
   // A view that was made a leaf begins a history of its own.
   m.base = bm && bm->base.defined() && !(bm->requires_grad && is_leaf(base)) ? bm->base : base;
-  m.view_version = view->version().load(std::memory_order_relaxed);
+  m.view_version = view->version();
   m.multi_view = multi || (bm && bm->multi_view);
   m.view_in_no_grad = !state.grad_mode;
 }
@@ -574,7 +574,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) {
            "inference tensor: Inference "
            "tensors cannot be saved for backward; to work around you can make a clone to get a normal tensor "
            "and use it in autograd");
-  version_ = t->version().load(std::memory_order_relaxed);
+  version_ = t->version();
   const Meta* m = meta_of(t);
   if (m) output_ = m->output;
   has_history_ = m && m->grad_fn;
@@ -588,7 +588,7 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_output) {
   }
   // An output without its history: the node owns this, and the history would own the node.
   data_ = is_output ? without_history(t) : t;
-  if (is_output && t->keys.has(Key::Python)) version_ = data_->version().load(std::memory_order_relaxed);
+  if (is_output && t->keys.has(Key::Python)) version_ = data_->version();
 }
 
 void SavedTensor::pack(Ref<Counted> packed) {
@@ -609,7 +609,7 @@ Tensor SavedTensor::unpack(Node* owner, const std::string& op) const {
   Tensor out = packed_ ? unpack_hook(packed_) : data_;
   if (out.defined()) check_stored(op.c_str(), out);
   if (!packed_) {
-    const uint32_t now = data_->version().load(std::memory_order_relaxed);
+    const uint32_t now = data_->version();
     FL_CHECK(
         now == version_, "[", op, "] expected a saved tensor at version ", static_cast<int64_t>(version_),
         ", got version ", static_cast<int64_t>(now),

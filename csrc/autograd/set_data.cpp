@@ -10,6 +10,7 @@ void set_data(const Tensor& target, const Tensor& source) {
   FL_CHECK(!wants_grad(target) || is_floating(from->dtype) || is_complex(from->dtype),
            "[data] expected data that can have a gradient, as the tensor requires one, got another dtype"
            ": data set to a tensor that requires gradients must be floating point or complex dtype");
+  const uint32_t version = to->version();
   to->storage = from->storage;
   to->offset = from->offset;
   to->sizes = from->sizes;
@@ -18,6 +19,7 @@ void set_data(const Tensor& target, const Tensor& source) {
   to->device = from->device;
   to->sparse = from->sparse;
   to->keys = (to->keys - kDeferred) | (from->keys & kDeferred);
+  to->continue_version(version);
   to->refresh();
   to->refresh_keys();
   if (auto* m = meta_of(target); m && m->accumulate)

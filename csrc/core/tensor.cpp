@@ -73,6 +73,14 @@ void TensorImpl::refresh() {
   if (python) count_tensor_change();
 }
 
+uint32_t TensorImpl::version_of_parts() const {
+  const auto& parts = *static_cast<const SparseParts*>(sparse.get());
+  uint32_t sum = 0;
+  for (const Tensor* part : {&parts.compressed, &parts.indices, &parts.values})
+    if (part->defined()) sum += (*part)->version();
+  return sum;
+}
+
 void TensorImpl::refresh_keys() {
   const KeySet deferring_keys = keys & (KeySet(Key::Python) | kDeferred);
   keys = KeySet(backend_key(device.type)) | deferring_keys;
@@ -274,6 +282,7 @@ Tensor alias(const Tensor& base, IntSpan sizes, IntSpan strides, int64_t offset)
   impl->inference = base->inference;
   if (impl->inference) impl->keys |= Key::Autograd;
   impl->own_version = base->own_version;
+  impl->version_offset = base->version_offset;
   if (__builtin_expect(bool(base->sparse), 0)) {
     impl->sparse = base->sparse;
     impl->keys |= Key::Sparse;

@@ -37,6 +37,7 @@ struct TensorImpl final : Counted {
   bool wrapped_number = false;  // a Python number: takes part in promotion by its kind only
   bool inference = false;       // made in inference mode: no version, no autograd
   bool owns_python = false;     // the Python object is kept alive by this, not the other way round
+  uint32_t version_offset = 0;  // the version is this and the count of writes
   KeySet keys;
   void* python = nullptr;  // the one Python object of this tensor
   Ref<AutogradMeta> autograd;
@@ -46,11 +47,21 @@ struct TensorImpl final : Counted {
 
   void refresh();  // recomputes numel, contiguity after sizes or strides changed
   void refresh_keys();
-  std::atomic<uint32_t>& version() { return own_version ? *own_version : storage->version; }
+  // The count of writes that this tensor shares with its views.
+  std::atomic<uint32_t>& writes() const { return own_version ? *own_version : storage->version; }
+  // Differs whenever the elements or the geometry were changed in place.
+  uint32_t version() const {
+    const uint32_t own = writes().load(std::memory_order_relaxed) + version_offset;
+    return sparse ? own + version_of_parts() : own;
+  }
+  // Has the version go on from a number, whatever storage or parts were set meanwhile.
+  void continue_version(uint32_t from) { version_offset += from - version(); }
   char* data() const { return static_cast<char*>(storage->data) + offset * size_of(dtype); }
 
   static void* operator new(size_t size);
   static void operator delete(void* p);
+
+  uint32_t version_of_parts() const;
 
  protected:
   void destroy() override;
@@ -99,7 +110,7 @@ class Tensor {
     return reinterpret_cast<T*>(impl_->data());
   }
   void bump_version() const {
-    if (!impl_->inference) impl_->version().fetch_add(1, std::memory_order_relaxed);
+    if (!impl_->inference) impl_->writes().fetch_add(1, std::memory_order_relaxed);
   }
 
  private:

@@ -125,6 +125,7 @@ Tensor lazy_clone(const Tensor& self) {
   Tensor out = alias(self, self.sizes(), self.strides(), self.offset());
   out->storage = self->storage->lazy_clone();
   out->own_version = nullptr;
+  out->version_offset = 0;
   return out;
 }
 
@@ -219,7 +220,11 @@ Tensor resize_(const Tensor& self, IntSpan size, std::optional<MemoryFormat> for
            "[resize_] expected a memory format that sizes determine, got preserve_format");
   FL_CHECK(!channels_last || size.size() == (f == MemoryFormat::ChannelsLast ? 4 : 5),
            "[resize_] expected 4 or 5 dimensions for channels_last, got ", size);
+  FL_CHECK(!self.requires_grad(),
+           "[resize_] expected a tensor without gradient, got one that has one: cannot resize variables that "
+           "require grad");
   if (self.sizes() != size) {
+    self.bump_version();
     int64_t bytes;
     FL_CHECK(!__builtin_add_overflow(self.offset(), n, &bytes) &&
                  !__builtin_mul_overflow(bytes, self.itemsize(), &bytes),
@@ -273,8 +278,11 @@ Tensor set_storage_(const Tensor& self, const Tensor& source, int64_t offset, In
                 ", offset ", offset);
   const int64_t bytes = (last + 1) * self.itemsize();
   if (n > 0 && bytes > static_cast<int64_t>(source->storage->bytes)) source->storage->resize(bytes);
+  self.bump_version();  // for views of what it was
+  const uint32_t version = self->version();
   self->storage = source->storage;
   self->own_version = nullptr;
+  self->continue_version(version);
   self->offset = offset;
   self->sizes.assign(size);
   self->strides.assign(stride);

@@ -72,12 +72,14 @@ bool sparse_is_coalesced(const Tensor& self) {
 Tensor sparse_assign_(const Tensor& self, const Tensor& source) {
   check_sparse("copy_", self);
   check_sparse("copy_", source);
+  self.bump_version();
+  const uint32_t version = self->version();
   self->sparse = source->sparse;
+  self->continue_version(version);
   self->sizes = source->sizes;
   self->strides = source->strides;
   self->dtype = source->dtype;
   self->refresh();
-  self.bump_version();
   return self;
 }
 

@@ -199,6 +199,7 @@ PyObject* get_data(PyObject* self, void*) {
     const Tensor t = unwrap(self);
     Tensor out = autograd::detach(t);
     out->own_version = compiled::version_beside(t);
+    out->version_offset = 0;
     return wrap(out);
   });
 }

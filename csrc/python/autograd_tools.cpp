@@ -159,7 +159,8 @@ PyObject* set_version(PyObject*, PyObject* args) {
   PyObject* tensor;
   unsigned version;
   if (!PyArg_ParseTuple(args, "OI", &tensor, &version)) return nullptr;
-  impl_of(tensor)->version() = version;
+  TensorImpl* t = impl_of(tensor);
+  t->writes().fetch_add(version - t->version(), std::memory_order_relaxed);
   Py_RETURN_NONE;
 }
 

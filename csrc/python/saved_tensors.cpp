@@ -70,14 +70,14 @@ struct Packed final : Counted {
   Object value, unpack;
   Packed(const Tensor& t, PyObject* pack, const Object& unpack_fn) : unpack(unpack_fn) {
     Object o = own(wrap(t));
-    const uint32_t version = t->version().load(std::memory_order_relaxed);
+    const uint32_t version = t->version();
     const bool recording =
         std::exchange(thread_state().grad_mode, false);  // what it does is no part of the graph
     PyObject* const result = PyObject_CallOneArg(pack, o.get());
     thread_state().grad_mode = recording;
     value = own(result);
     FL_CHECK(
-        t->version().load(std::memory_order_relaxed) == version,
+        t->version() == version,
         "[saved_tensors_hooks] expected a pack hook that leaves its input as it is, got a write to it: A "
         "saved tensor pack hook is modifying its input in place. Write to a clone() instead.");
   }

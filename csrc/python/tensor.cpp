@@ -189,7 +189,7 @@ GETTER(is_cuda, PyBool_FromLong(t.device().type == DeviceType::CUDA))
 GETTER(is_cpu, PyBool_FromLong(t.is_cpu()))
 GETTER(is_meta, PyBool_FromLong(t.is_meta()))
 GETTER(false, ((void)t, PyBool_FromLong(0)))
-GETTER(version, PyLong_FromUnsignedLong(t->inference ? 0 : t->version().load()))
+GETTER(version, PyLong_FromUnsignedLong(t->inference ? 0 : t->version()))
 GETTER(none, ((void)t, Py_NewRef(Py_None)))
 #undef GETTER
 
