@@ -362,12 +362,15 @@ class Lowering:
             return False
         parameters = [e.Expr("const", arguments[n]) for n in names]
         load = records.pick(details["load"], records.dtype_class(compute))
+        loaded = e.Expr("load", 0)
+        accumulate = {"int": fl.int64, "bool": fl.bool}.get(details["accumulate"], compute)
+        if arguments.get("dtype") == fl.bool:
+            compute, loaded = source.dtype, loaded != 0
         a, b, n = map(e.arg, "abn")
         combine = e.lift(details["combine"](a, b))
         if combine.op not in e.COMBINATIONS or {x.op for x in combine.args} != {"arg"}:
             return False
-        accumulate = {"int": fl.int64, "bool": fl.bool}.get(details["accumulate"], compute)
-        body = e.lift(load(e.Expr("load", 0), *parameters))
+        body = e.lift(load(loaded, *parameters))
         finish = e.lift(details["finish"](a, n, *parameters))
         if not self.printer.knows(body, compute) or not self.printer.knows(finish, accumulate):
             return False

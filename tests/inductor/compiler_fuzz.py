@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import logging
 import mmap
+import os
 import pathlib
 import random
 import struct
@@ -490,6 +491,7 @@ def main() -> None:
     parser.add_argument("--level", choices=["0", "1", "2", "3"], default="0")
     options = parser.parse_args()
     config.verify_stages = True
+    os.environ["FLAMBEAU_STRICT"] = "1"  # what the compiler refuses is a finding
     build.FLAGS = tuple(f"-O{options.level}" if flag == "-O3" else flag for flag in build.FLAGS)
     made = program if options.narrow else calls if options.calls else random_programs.program
     ran = different = doubtful = whole = 0

@@ -9,6 +9,7 @@ more with their sizes (remainders, halves, limits) and meet a dozen of them, so 
 
 from __future__ import annotations
 
+import os
 import pathlib
 import random
 import sys
@@ -151,6 +152,7 @@ def run(seed: int, many: bool = False) -> str | None:
 
 def main() -> None:
     build.FLAGS = tuple("-O0" if flag == "-O3" else flag for flag in build.FLAGS)
+    os.environ["FLAMBEAU_STRICT"] = "1"  # what the compiler refuses is a finding
     many = "--many" in sys.argv
     first, last = (int(a) for a in sys.argv[1:] if a != "--many")
     ran = different = doubtful = 0

@@ -286,3 +286,10 @@ def test_windows_at_a_place_in_the_storage_of_an_input():
 def test_powers_at_the_ends_of_the_range(dtype, exponent):
     x = fl.tensor([-math.inf, -1.0, 0.0, -0.0, 4.0, math.inf] * 9, dtype=dtype)
     assert repr(fl.compile(lambda x: x**exponent)(x).tolist()) == repr((x**exponent).tolist())
+
+
+@pytest.mark.parametrize("dtype", [fl.bool, fl.uint8, fl.int64])
+@pytest.mark.parametrize("name", ["prod", "sum", "nansum", "cumsum", "cumprod"])
+def test_reductions_that_convert_first(name, dtype):
+    x = fl.tensor([[0.11, 1.0], [1.0, 0.5], [0.5, 7.0]])
+    agrees(lambda x: [getattr(x, name)(0, dtype=dtype), getattr(x * 1, name)(-1, dtype=dtype)], x)
