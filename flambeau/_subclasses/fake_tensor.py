@@ -175,6 +175,7 @@ class FakeTensorMode(TorchFunctionMode):
             extent = offset + sum((n - 1) * s for n, s in zip(sizes, strides)) + 1 if 0 not in sizes else offset
             meta = fl.empty(extent, dtype=tensor.dtype, device="meta").as_strided(sizes, strides, offset)
             grad, device, leaf = tensor.requires_grad, tensor.device, tensor.is_leaf
+            number = tensor._is_wrapped_number()
         geometry = Geometry(sizes, strides, offset)
         if symbolic_context is not None and dynamic_dims is None:
             dynamic_dims = getattr(symbolic_context, "symbolic_dims", None)
@@ -183,6 +184,9 @@ class FakeTensorMode(TorchFunctionMode):
             geometry = self._symbolic(geometry, set(dims), str(source) if source is not None else "")
         fake = self.wrap(meta, geometry, device, grad)
         fake.fake_is_leaf = leaf
+        if number:
+            with disabled():
+                fake._mark_wrapped_number()
         if self.recorder is not None:
             fake.original = tensor
         self._known[id(tensor)] = (weakref.ref(tensor), fake)
@@ -275,7 +279,7 @@ class FakeTensorMode(TorchFunctionMode):
         if isinstance(value, fl.Tensor):
             if isinstance(value, FakeTensor):
                 return value
-            if not self.allow_non_fake_inputs:
+            if not self.allow_non_fake_inputs and not value._is_wrapped_number():
                 raise UnsupportedFakeTensorException("[fake] expected fake tensors only, got one with data beside them")
             return self.from_tensor(value, static_shapes=True)
         if isinstance(value, (list, tuple)) and not isinstance(value, fl.Size):

@@ -8,11 +8,13 @@ without a rule is computed element by element.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau as fl
 from flambeau._C import Tensor
+from flambeau.ops import record
 from flambeau.ops.rules import named_arguments
 
 
@@ -106,26 +108,38 @@ def pointwise(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     """Broadcasting does it, once all have as many dimensions."""
     everything = (*args, *kwargs.values())
     rank = max(rank_of(x) for x in everything)
+    masks = _masks(func._full_name)
+    promoted = [x for name, x in (*zip(_names(func), args), *kwargs.items()) if name not in masks]
     # A tensor without dimensions does not raise the dtype of others; with the batch it would.
-    scalars = [x for x in everything if isinstance(x, Held) and x.rank == 0]
+    scalars = [x for x in promoted if isinstance(x, Held) and x.rank == 0]
     others = [
         x.value.dtype if isinstance(x, Held) else x.dtype
-        for x in everything
+        for x in promoted
         if isinstance(x, (Held, Tensor)) and rank_of(x) > 0
     ]
     dtype = None
     if scalars and others and any(s.value.dtype != others[0] for s in scalars):
         dtype = others[0]
 
-    def one(x: Any) -> Any:
+    def one(name: str, x: Any) -> Any:
         if not isinstance(x, Held):
             return x
         value = x.padded(rank)
-        if dtype is not None and x.rank == 0 and _category(x.value.dtype) <= _category(dtype):
-            value = value.to(dtype)
-        return value
+        converted = dtype is not None and x.rank == 0 and name not in masks
+        return value.to(dtype) if converted and _category(x.value.dtype) <= _category(dtype) else value
 
-    return func(*(one(a) for a in args), **{k: one(v) for k, v in kwargs.items()})
+    return func(*map(one, _names(func), args), **{k: one(k, v) for k, v in kwargs.items()})
+
+
+def _names(func: Any) -> list[str]:
+    return [a.name for a in func._schema.arguments]
+
+
+@functools.cache
+def _masks(name: str) -> tuple[str, ...]:
+    """The operands of a pointwise operator that take no part in promotion."""
+    found = record.find(name)
+    return tuple(found.details.get("mask", ())) if found is not None else ()
 
 
 def _category(dtype: Any) -> int:

@@ -346,3 +346,20 @@ def test_views_in_place_change_the_batched_tensor():
     turned = fl.func.vmap(lambda a: a.clone().transpose_(0, 1).add_(1))(x)
     assert fl.equal(turned, x.transpose(1, 2) + 1)
     assert fl.func.vmap(fl.func.vmap(lambda a: a.clone().unsqueeze_(0)))(x).shape == (2, 3, 1, 4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a, b: fl.where(b > 0, b, a),
+        lambda a, b: fl.where(b.bool(), b.double(), a),
+        lambda a, b: a.masked_fill(b > 0, b),
+        lambda a, b: fl.masked_fill(a, b < 0, 2.0),
+        lambda a, b: fl.where(b > 0, 1, a),
+    ],
+)
+def test_conditions_without_dimensions_beside_more(function):
+    a, b = fl.randn(2, 3), fl.tensor([1.0, -1.0])
+    for low in (fl.float32, fl.float16):
+        result = fl.func.vmap(function)(a.to(low), b.to(low))
+        fl.testing.assert_close(result, fl.stack([function(x, y) for x, y in zip(a.to(low), b.to(low))]))

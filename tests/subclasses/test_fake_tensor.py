@@ -310,3 +310,15 @@ def test_fake_tensors_print_what_is_known_of_them():
         assert repr(fl.empty(2, dtype=fl.int64)) == "FakeTensor(..., size=(2,), dtype=torch.int64)"
         assert repr(fl.empty((), requires_grad=True)) == "FakeTensor(..., size=(), requires_grad=True)"
         assert repr(fl.empty(3, device="meta")) == "FakeTensor(..., device='meta', size=(3,))"
+
+
+@pytest.mark.parametrize("allow", [False, True])
+@pytest.mark.parametrize("dtype", [fl.uint8, fl.bool, fl.float16, fl.float32, fl.complex64])
+def test_numbers_beside_fakes_are_numbers(allow, dtype):
+    def results(t):
+        return [2 ** t.int(), 1j * t, t * 2.5, t / 0.5, 0.5 / t, 2.5 + t, fl.where(t == 1, 1.5, t)]
+
+    expected = [t.dtype for t in results(fl.tensor([1, 2]).to(dtype))]
+    with FakeTensorMode(allow_non_fake_inputs=allow) as mode:
+        fake = mode.from_tensor(fl.tensor([1, 2]).to(dtype))
+        assert [t.dtype for t in results(fake)] == expected

@@ -16,4 +16,4 @@ def masked_fill(mode: Any, func: Any, self: Any, mask: Any, value: Any) -> Any:
     if not isinstance(value, Held):
         return pointwise(mode, func, self, mask, value)
     dtype = self.value.dtype if isinstance(self, Held) else self.dtype
-    return pointwise(mode, fl.where, mask, Held(value.value.to(dtype)), self)
+    return pointwise(mode, fl.ops.aten.where.self, mask, Held(value.value.to(dtype)), self)
