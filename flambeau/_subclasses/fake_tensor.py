@@ -342,7 +342,7 @@ class FakeTensorMode(TorchFunctionMode):
                 whole = info.composite and not taken_apart and self.recorder is not None
                 with fake_autograd.unrecorded(self) if whole else nullcontext():
                     result = self._by_definition(op, info, definition, bound)
-                if whole:
+                if whole and (info.writes_first or info.outs or not _is_argument(result, bound)):
                     self.recorder(op, bound, result)
             else:
                 result = self._recorded(op, info, bound, rule, symbolic, differentiated)
@@ -374,6 +374,8 @@ class FakeTensorMode(TorchFunctionMode):
         if differentiated and target is not None:
             recorded = fake_autograd.before_write(info.base, bound, target)
         result = self._by_kernel(op, info, bound, rule, symbolic)
+        if target is None and not info.outs and _is_argument(result, bound):
+            return result  # nothing was to be done
         if self.recorder is not None:
             self.recorder(op, bound, result)
         if differentiated:
@@ -478,6 +480,9 @@ class FakeTensorMode(TorchFunctionMode):
         if symbolic and self.shape_env is not None and self.shape_env.stand_ins:
             for geometry in geometries:
                 fake_data.check_sizes(geometry.sizes if geometry is not None else ())
+        unchanged = _is_argument(result, bound) and result.fake_device == device
+        if unchanged and same_all(geometries[0].strides, result.geometry.strides):
+            return result
         grad = self._requires_grad(info, bound)
         return self._wrapped(result, geometries, device, grad)
 
@@ -589,6 +594,11 @@ class FakeTensorMode(TorchFunctionMode):
 
 
 # ---------------------------------------------------------------------------------------------- operators
+
+
+def _is_argument(result: Any, bound: dict[str, Any]) -> bool:
+    """Whether an operator handed back a tensor that it was given."""
+    return isinstance(result, FakeTensor) and any(t is result for t in tensors_of(bound))
 
 
 def _named(op: OpOverload, bound: dict[str, Any]) -> Any:

@@ -108,3 +108,18 @@ def test_views_in_place_of_arguments_are_seen_by_the_caller():
     for _ in range(2):
         x = fl.arange(3.0)
         assert compiled(x).shape == x.shape == (1, 3)
+
+
+def test_a_tensor_that_is_handed_back_follows_its_geometry_across_a_break():
+    def program(x):
+        x = x * 1
+        same = x.flatten()
+        x[x > 0] = 0.1
+        x.unsqueeze_(-1)
+        x.t_()
+        return x, same
+
+    x, same = fl.compile(program)(fl.tensor([1.0, -2.0]))
+    assert x.shape == same.shape == (1, 2)
+    same.zero_()
+    assert x.tolist() == [[0.0, 0.0]]

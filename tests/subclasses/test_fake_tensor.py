@@ -322,3 +322,23 @@ def test_numbers_beside_fakes_are_numbers(allow, dtype):
     with FakeTensorMode(allow_non_fake_inputs=allow) as mode:
         fake = mode.from_tensor(fl.tensor([1, 2]).to(dtype))
         assert [t.dtype for t in results(fake)] == expected
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.flatten(), lambda x: x.contiguous(), lambda x: x.to(x.dtype), lambda x: x.float(), lambda x: x.real, lambda x: x.conj(),
+        lambda x: x.resolve_conj(), lambda x: x.type_as(x), lambda x: x.cpu(), lambda x: x.reshape(-1), lambda x: x.clone(), lambda x: x.positive(),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_what_hands_back_its_argument_does_so_for_fakes(call, symbolic):
+    x = fl.ones(3)
+    mode = FakeTensorMode(shape_env=ShapeEnv() if symbolic else None)
+    fake = mode.from_tensor(x)
+    handed_back = call(x) is x
+    with mode:
+        assert (call(fake) is fake) == handed_back
+    with FakeTensorMode() as mode:
+        moved = mode.from_tensor(x).to("meta")
+        assert moved.cpu() is not moved and moved.cpu().device.type == "cpu"
