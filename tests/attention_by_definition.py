@@ -5,8 +5,9 @@ import math
 import numpy as np
 
 
-def attention(q, k, v, g, mask=None, causal=False, scale=None, keep=1):
-    """Output and gradients; q and g have `group` heads for each of k and v. `keep` is what dropout multiplies weights by."""
+def attention(q, k, v, g, mask=None, causal=False, scale=None, keep=1, of_bias=False):
+    """Output and gradients; q and g have `group` heads for each of k and v. `keep` is what dropout multiplies weights by.
+    With `of_bias`: the gradient of the scores that a bias is added to, alone."""
     group = q.shape[1] // k.shape[1]
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     wide_k, wide_v = k.repeat(group, 1), v.repeat(group, 1)
@@ -27,4 +28,6 @@ def attention(q, k, v, g, mask=None, causal=False, scale=None, keep=1):
         return x.reshape(x.shape[0], k.shape[1], group, *x.shape[2:]).sum(2)
 
     of_key = over_group(of_scores.swapaxes(-1, -2) @ q)
+    if of_bias:
+        return of_scores / scale
     return out, of_scores @ wide_k, of_key, over_group((weights * keep).swapaxes(-1, -2) @ g)

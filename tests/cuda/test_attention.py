@@ -214,3 +214,20 @@ def test_dropout_beside_a_mask_keeps_no_scores(dtype):
 def test_heads_that_eight_does_not_divide(depth, dtype):
     check((2, 4, 100, depth), 70, dtype, 2)
     check((1, 2, 70, depth), 70, dtype, causal=True, layouts=("joined", "odd", "turned", "joined"))
+
+
+@pytest.mark.parametrize("keys", [90, 71])
+@pytest.mark.parametrize("shared", [(2, 4), (1, 4), (2, 1), (1, 1)])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_gradients_of_biases(dtype, shared, keys):
+    rng = np.random.default_rng(4)
+    (q, _), (k, _), (v, _), (g, _) = (make((2, 4, n, 64), dtype, rng) for n in (70, keys, keys, 70))
+    bias = fl.from_numpy(rng.standard_normal((*shared, 70, keys)).astype(np.float32)).to("cuda", dtype)
+    gradients = []
+    for kind in (dtype, fl.float32):
+        own = [t.detach().to(kind).requires_grad_() for t in (q, k, v, bias)]
+        F.scaled_dot_product_attention(*own).backward(g.to(kind))
+        gradients.append([t.grad.float().cpu() for t in own])
+    for got, want in zip(*gradients):
+        assert got.shape == want.shape
+        assert (got - want).norm() < 2 * TOLERANCE[dtype] * want.norm()

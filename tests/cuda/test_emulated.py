@@ -34,6 +34,7 @@ class Args(ctypes.Structure):
         *((f"mask_{n}", ctypes.c_int64) for n in ("batch", "head", "query", "key")),
         ("keep", ctypes.c_void_p),
         *((f"keep_{n}", ctypes.c_int64) for n in ("batch", "head", "query", "key")),
+        ("grad_scores", ctypes.c_void_p),
         ("sums", ctypes.c_void_p),
         ("products", ctypes.c_void_p),
         *((n, ctypes.c_int) for n in ("batch", "heads", "group", "queries", "keys", "depth")),
@@ -101,8 +102,16 @@ def check(
         args.keep, args.kept_factor, args.keep_pairs = kept.ctypes.data, 1 / (1 - dropout), keys % 2 == 0
         args.keep_batch, args.keep_head, args.keep_query, args.keep_key = kept.strides
         keep = kept / (1 - dropout)
+    scores = aligned((b, heads, queries, keys))
+    if mask is not None and not groups:
+        args.grad_scores = scores.ctypes.data
     assert library.attention(ctypes.byref(args), brain, mask is not None and mask.dtype == bool, groups) is None
     values = {name: to_double(t, brain) for name, t in tensors.items()}
+    if args.grad_scores:
+        operands = (values[n] for n in ("query", "key", "value", "grad_output"))
+        want = attention(*operands, mask, causal, 0.25, keep, True)
+        tolerance = (2e-2 if brain else 3e-3) * max(1.0, np.abs(want).max())
+        np.testing.assert_allclose(to_double(scores, brain), want, atol=tolerance, err_msg="scores")
     wanted = attention(*(values[n] for n in ("query", "key", "value", "grad_output")), mask, causal, 0.25, keep)
     for name, want in zip(("output", "grad_query", "grad_key", "grad_value"), wanted):
         tolerance = (2e-2 if brain else 3e-3) * max(1.0, np.abs(want).max())
@@ -131,7 +140,7 @@ def test_attention(library, place, case, groups):
 @pytest.mark.parametrize("causal", [False, True])
 def test_dropout(library, causal, depth, keys):
     mask = None if causal else np.random.default_rng(1).standard_normal((40, keys)).astype(np.float32)
-    check(library, True, False, 2, 2, 1, 40, keys, depth, causal, mask, dropout=0.3)
+    check(library, causal, False, 2, 2, 1, 40, keys, depth, causal, mask, dropout=0.3)
 
 
 @pytest.mark.parametrize("groups", [False, True])

@@ -205,6 +205,7 @@ flash::Operand operand(const Tensor& t) {
 // What an operator says of attention besides its operands.
 struct Call {
   Tensor mask, keep;
+  Tensor grad_scores;  // undefined where a bias has no gradient
   float scale = 1, kept_factor = 1;
   bool causal = false;
 };
@@ -277,6 +278,7 @@ void gradients_by_blocks(Value* args, const Call& call, const Tensor& result, co
   a.grad_value = operand(dv);
   a.sums = sums.data<float>();
   a.products = products.as<float>();
+  a.grad_scores = call.grad_scores.defined() ? call.grad_scores.raw() : nullptr;
   flash::backward(a, q.dtype() == DType::BFloat16, current_stream());
   const Tensor* gradients[] = {&dq, &dk, &dv};
   for (int i = 0; i < 3; ++i) {
@@ -295,7 +297,7 @@ void attention(const Operator& op, void*, KeySet keys, Value* args, Value* resul
   const Tensor query = args[0].tensor(), key = args[1].tensor(), mask = args[3].tensor();
   if (query.dim() == 4 && by_blocks(query, key, args[2].tensor(), mask, scale_of(args[5], query))) {
     OnDevice on(query.device().index);
-    const Call call{mask, Tensor(), scale_of(args[5], query), 1, args[4].to_bool()};
+    const Call call{mask, Tensor(), Tensor(), scale_of(args[5], query), 1, args[4].to_bool()};
     return attention_by_blocks(args, call, attention_output(query, query.size(3)), results);
   }
   if (!usable(query, key, mask) || args[2].tensor().numel() == 0)
@@ -323,7 +325,7 @@ void attention_backward(const Operator& op, void*, KeySet keys, Value* args, Val
   if (query.dim() == 4 && args[0].tensor().dtype() == query.dtype() &&
       by_blocks(query, key, args[3].tensor(), mask, scale_of(args[8], query))) {
     OnDevice on(query.device().index);
-    const Call call{mask, Tensor(), scale_of(args[8], query), 1, args[7].to_bool()};
+    const Call call{mask, Tensor(), Tensor(), scale_of(args[8], query), 1, args[7].to_bool()};
     return gradients_by_blocks(args, call, args[5].tensor(), args[6].tensor(), heads_inside, results);
   }
   if (!usable(query, key, mask) || args[3].tensor().numel() == 0)
@@ -377,8 +379,41 @@ void biased_attention(const Operator& op, void*, KeySet keys, Value* args, Value
       !takes(query, key, keep))
     return by_definition(op, keys, args, results);
   OnDevice on(query.device().index);
-  const Call call{bias, keep, scale_of(args[6], query), kept_factor(args[7]), args[5].to_bool()};
+  const Call call{bias, keep, Tensor(), scale_of(args[6], query), kept_factor(args[7]), args[5].to_bool()};
   attention_by_blocks(args, call, empty(query.sizes(), query.options()), results);
+}
+
+// Whether a bias whose gradient is wanted has a number for each query and key; it may be the same for batches
+// and heads.
+bool has_all_scores(const Tensor& bias, const Tensor& query, const Tensor& key, bool causal) {
+  return bias.dim() == 4 && bias.size(2) == query.size(2) && bias.size(3) == key.size(2) && !causal &&
+         (bias.size(0) == query.size(0) || bias.size(0) == 1) &&
+         (bias.size(1) == query.size(1) || bias.size(1) == 1);
+}
+
+// The gradient of a bias: that of the scores, summed over the batches and heads that share it.
+Tensor bias_gradient(const Tensor& scores, const Tensor& bias) {
+  const int64_t b = scores.size(0), h = scores.size(1), each = scores.size(2) * scores.size(3);
+  const bool over_batch = bias.size(0) != b, over_heads = bias.size(1) != h;
+  const Tensor sums = empty(bias.sizes(), bias.options());
+  if (!over_batch && !over_heads) {
+    copy_into(sums, scores);
+    return sums;
+  }
+  const int64_t parts = (over_batch ? b : 1) * (over_heads ? h : 1), batch = over_batch ? 1 : b;
+  const Tensor ones = empty({parts}, scores.options());
+  const uint16_t one = scores.dtype() == DType::BFloat16 ? 0x3f80 : 0x3c00;
+  the_accelerator().fill(ones, &one);
+  GemmArgs g;
+  g.dtype = scores.dtype();
+  g.device = scores.device().index;
+  g.batch = batch;
+  g.m = 1, g.k = parts, g.n = scores.numel() / (parts * batch);
+  g.a = ones.raw(), g.a_row = parts, g.a_col = 1, g.a_batch = 0;
+  g.b = scores.raw(), g.b_row = over_heads ? each : g.n, g.b_col = 1, g.b_batch = parts * g.n;
+  g.c = sums.raw(), g.c_row = g.n, g.c_col = 1, g.c_batch = g.n;
+  gemm(g, sums.dtype());
+  return sums;
 }
 
 // (grad, query, key, value, bias, keep, output, logsumexp, is_causal, scale, dropout_p, bias_gradient)
@@ -386,14 +421,18 @@ void biased_attention_backward(const Operator& op, void*, KeySet keys, Value* ar
   check_on_device(op, args);
   const Tensor query = args[1].tensor(), key = args[2].tensor(), bias = args[4].tensor(),
                keep = args[5].tensor();
-  if (query.dim() != 4 || args[0].tensor().dtype() != query.dtype() || args[11].to_bool() ||
+  const bool wanted = args[11].to_bool(), causal = args[8].to_bool();
+  if (query.dim() != 4 || args[0].tensor().dtype() != query.dtype() ||
+      (wanted && !has_all_scores(bias, query, key, causal)) ||
       !by_blocks(query, key, args[3].tensor(), bias, scale_of(args[9], query)) || !takes(query, key, keep))
     return by_definition(op, keys, args, results);
   OnDevice on(query.device().index);
-  const Call call{bias, keep, scale_of(args[9], query), kept_factor(args[10]), args[8].to_bool()};
+  const Dims full{query.size(0), query.size(1), query.size(2), key.size(2)};
+  const Tensor scores = wanted ? empty(full, query.options()) : Tensor();
+  const Call call{bias, keep, scores, scale_of(args[9], query), kept_factor(args[10]), causal};
   const auto contiguous_one = [](IntSpan sizes, Options options) { return empty(sizes, options); };
   gradients_by_blocks(args, call, args[6].tensor(), args[7].tensor(), contiguous_one, results);
-  results[3] = Value(empty({0}, query.options()));
+  results[3] = Value(wanted ? bias_gradient(scores, bias) : empty({0}, query.options()));
 }
 
 const detail::Register biased_forward{"_biased_attention", {Key::CUDA}, Kernel{biased_attention, nullptr}};

@@ -19,8 +19,10 @@ struct Args {
   int64_t mask_batch, mask_head, mask_query, mask_key;  // in bytes, zero where it is broadcast
   const char* keep;  // bool: which weights dropout keeps, times a factor; null where it keeps all
   int64_t keep_batch, keep_head, keep_query, keep_key;  // in bytes
-  float* sums;      // (batch, head, query): the logarithm of a query's summed exponentials of scores
-  float* products;  // the same shape: of a row of the output and its gradient; scratch of the backward pass
+  char* grad_scores;  // (batch, head, query, key): of the backward pass with a bias whose gradient is wanted;
+                      // else null
+  float* sums;        // (batch, head, query): the logarithm of a query's summed exponentials of scores
+  float* products;    // the same shape: of a row of the output and its gradient; scratch of the backward pass
   int batch, heads, group, queries, keys, depth;  // `group` neighbouring query heads share a key head
   float scale;                                    // positive
   float kept_factor;

@@ -4,7 +4,7 @@
 namespace fl::cuda::flash {
 
 void backward(const Args& args, bool brain, cudaStream_t stream) {
-  if (!args.keep && has_groups(args)) return backward_by_groups(args, brain, stream);
+  if (!args.keep && !args.grad_scores && has_groups(args)) return backward_by_groups(args, brain, stream);
   dispatch<false, Backward>(args, brain, stream);
 }
 

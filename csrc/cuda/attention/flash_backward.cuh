@@ -83,6 +83,32 @@ __device__ __forceinline__ void get_numbers(const Args& a, uint32_t numbers, int
     }
 }
 
+// Stores gradients of biased scores; `row` and `column` are those of the lane's first element.
+template <class K, int kM, int kN>
+__device__ __forceinline__ void put_scores(const Args& a, int batch, int head, int row, int column,
+                                           const float (&s)[kM][kN][4]) {
+#pragma unroll
+  for (int m = 0; m < kM; ++m)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int i = row + m * 16 + h * 8;
+      if (i >= a.queries) continue;
+      char* to = a.grad_scores + ((int64_t(batch) * a.heads + head) * a.queries + i) * a.keys * 2;
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        const int j = column + n * 8;
+        const uint32_t pair = round_pair<K::kBrain>(s[m][n][h * 2], s[m][n][h * 2 + 1]);
+        if (a.keys % 2 == 0) {
+          if (j < a.keys) *reinterpret_cast<uint32_t*>(to + j * 2) = pair;
+        } else {
+          if (j < a.keys) *reinterpret_cast<uint16_t*>(to + j * 2) = static_cast<uint16_t>(pair);
+          if (j + 1 < a.keys)
+            *reinterpret_cast<uint16_t*>(to + j * 2 + 2) = static_cast<uint16_t>(pair >> 16);
+        }
+      }
+    }
+}
+
 template <class K>
 __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of_queries(const Args a) {
   using Memory = BackwardMemory<K>;
@@ -153,6 +179,8 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of
           for (int e = 0; e < 4; ++e)
             s[m][n][e] =
                 weight<kMasked>(s[m][n][e], factor, sums[m][e / 2]) * (d[m][n][e] - products[m][e / 2]);
+      if constexpr (K::kDrops)
+        if (a.grad_scores) put_scores<K>(a, batch, head, mine + lane / 4, at + lane % 4 * 2, s);
       start_sums<K>(of_query, s, keys);
       finish<K, 0>(of_query);
     }
