@@ -345,9 +345,75 @@ Tensor scatter_window(const Tensor& grad, IntSpan base_sizes, IntSpan base_strid
   return window_of(sum, base_sizes, base_strides, origin);
 }
 
+namespace {
+const char* kind_of_view(ViewOrigin origin) {
+  switch (origin) {
+    case ViewOrigin::OneOfSeveral:
+      return "one of several";
+    case ViewOrigin::NoGrad:
+      return "one made without grad mode";
+    case ViewOrigin::Inference:
+      return "one made in inference mode";
+    case ViewOrigin::CustomFunction:
+      return "the result of a custom Function";
+    case ViewOrigin::Recorded:
+      break;
+  }
+  return "a view";
+}
+
+const char* born(ViewOrigin origin) {
+  switch (origin) {
+    case ViewOrigin::OneOfSeveral:
+      return "This view is the output of a function that returns multiple views,";
+    case ViewOrigin::NoGrad:
+      return "A view was created in no_grad mode";
+    case ViewOrigin::Inference:
+      return "A view was created in inference mode";
+    case ViewOrigin::CustomFunction:
+      return "This view was created inside a custom Function";
+    case ViewOrigin::Recorded:
+      break;
+  }
+  return "A view was created";
+}
+
+const char* mode_of_write(ViewOrigin origin) {
+  if (origin == ViewOrigin::NoGrad) return " with grad mode enabled";
+  return origin == ViewOrigin::Inference ? " in normal mode" : "";
+}
+
+void check_origin(const Meta& m, const char* op) {
+  const char* kind = kind_of_view(m.origin);
+  if (m.origin == ViewOrigin::OneOfSeveral)
+    fail("[", op, "] expected a view that may be written in place, got ", kind, ": ", born(m.origin),
+         " which do not allow the output views to be modified inplace; write to a clone() or use the "
+         "single-view form");
+  if (m.origin == ViewOrigin::CustomFunction)
+    fail("[", op, "] expected a view that may be written in place, got ", kind, ": ", born(m.origin),
+         " (or because an input was returned as-is), whose own backward the write would bypass; clone() the "
+         "output of the Function");
+  const char* mode = m.origin == ViewOrigin::NoGrad ? "no_grad" : "inference_mode";
+  fail("[", op, "] expected a view that may be written in place, got ", kind, ": ",
+       m.grad_fn ? "This is a view of a view. " : "", born(m.origin), " and is being modified inplace",
+       mode_of_write(m.origin), "; make the view and write to it both inside the ", mode,
+       " block or both outside of it");
+}
+
+void check_view_write(const Meta& m, const char* op, bool tracked) {
+  const bool has_gradient = tracked || m.requires_grad || m.base.requires_grad();
+  if (m.origin != ViewOrigin::Recorded && has_gradient) check_origin(m, op);
+  FL_CHECK(!(m.base.requires_grad() && is_leaf(m.base)), "[", op,
+           "] expected a tensor that may be written in place, got a view: a view of a leaf Variable that "
+           "requires grad is being used in an "
+           "in-place operation; wrap the write in no_grad() or work on a clone()");
+}
+}  // namespace
+
 // Whether someone wrote to the base of a view since its history was made.
 static bool outdated(const Tensor& t, const Meta& m) {
-  return m.base.defined() && !m.view_in_no_grad && !t->inference && m.view_version != t->version() &&
+  return m.base.defined() && m.origin != ViewOrigin::NoGrad && m.origin != ViewOrigin::CustomFunction &&
+         !t->inference && m.view_version != t->version() &&
          m.base.requires_grad() && meta_of(m.base)->grad_fn &&
          (is_floating(t.dtype()) || is_complex(t.dtype()));
 }
@@ -356,10 +422,10 @@ Ref<Node> grad_fn_of(const Tensor& t) {
   Meta* m = meta_of(t);
   if (!m) return {};
   if (outdated(t, *m)) {
-    FL_CHECK(!m->multi_view,
-             "[autograd] expected a view whose base was not written to, got one of several: This view is "
-             "the output of a function that returns multiple views, and its base or another view of its "
-             "base has been modified inplace; write to a clone() or use the single-view form");
+    FL_CHECK(m->origin == ViewOrigin::Recorded,
+             "[autograd] expected a view whose base was not written to, got ", kind_of_view(m->origin), ": ",
+             born(m->origin), " and its base or another view of its base has been modified inplace",
+             mode_of_write(m->origin), "; write to a clone() or use the single-view form");
     Ref<AsStridedView> node(new AsStridedView(Geometry(t, m->base)));
     node->next.push_back(gradient_edge(m->base));
     const uint32_t output = node->add_output(t);
@@ -372,7 +438,8 @@ Ref<Node> grad_fn_of(const Tensor& t) {
 bool wants_grad(const Tensor& t) {
   const Meta* m = meta_of(t);
   if (m && outdated(t, *m)) {
-    if (m->multi_view) return true;  // there is a history, and who asks for it is told that it cannot be had
+    // There may be a history, and who asks for it is told that it cannot be had.
+    if (m->origin == ViewOrigin::OneOfSeveral || m->origin == ViewOrigin::Inference) return true;
     grad_fn_of(t);
   }
   return m && m->requires_grad;
@@ -401,25 +468,11 @@ void check_inplace(const Tensor& t, const char* op, bool tracked) {
   if (!thread_state().grad_mode) return;
   const Meta* m = meta_of(t);
   if (!m) return;
+  if (m->base.defined()) check_view_write(*m, op, tracked);
   FL_CHECK(!(m->requires_grad && is_leaf(t)), "[", op,
            "] expected a tensor that may be written in place, got a leaf Variable that requires grad: a leaf "
            "Variable that requires grad is being "
            "used in an in-place operation; wrap the write in no_grad() or work on a clone()");
-  if (m->base.defined()) {
-    FL_CHECK(!(m->multi_view && (tracked || m->requires_grad || m->base.requires_grad())), "[", op,
-             "] expected a view that may be written in place, got one of several: This view is the output of "
-             "a function that returns multiple "
-             "views, which do not allow the output views to be modified inplace; write to a clone() or use "
-             "the single-view form");
-    FL_CHECK(!m->view_in_no_grad, "[", op,
-             "] expected a view that may be written in place, got one made without grad mode: A view was "
-             "created in no_grad mode and is being "
-             "modified inplace with grad mode enabled; make the view in the mode you write in");
-    FL_CHECK(!(m->base.requires_grad() && is_leaf(m->base)), "[", op,
-             "] expected a tensor that may be written in place, got a view: a view of a leaf Variable that "
-             "requires grad is being used in an "
-             "in-place operation; wrap the write in no_grad() or work on a clone()");
-  }
 }
 
 void rebase_history(const Tensor& t, const Ref<Node>& node, uint32_t output) {
@@ -454,14 +507,30 @@ void make_view(const Tensor& view, const Tensor& base, bool multi) {
       view->own_version != base->own_version)
     return;
   const ThreadState& state = thread_state();
-  if (state.inference_mode || (!state.grad_mode && !base.requires_grad())) return;
+  const bool wanted = base.requires_grad();
+  if (!state.grad_mode && !wanted && !state.inference_mode) return;
   const Meta* bm = meta_of(base);
   Meta& m = ensure_meta(view);
   // A view that was made a leaf begins a history of its own.
   m.base = bm && bm->base.defined() && !(bm->requires_grad && is_leaf(base)) ? bm->base : base;
   m.view_version = view->version();
-  m.multi_view = multi || (bm && bm->multi_view);
-  m.view_in_no_grad = !state.grad_mode;
+  if (bm && bm->origin != ViewOrigin::Recorded)
+    m.origin = bm->origin;
+  else if (state.inference_mode)
+    m.origin = ViewOrigin::Inference;
+  else if (!state.grad_mode)
+    m.origin = ViewOrigin::NoGrad;
+  else if (multi)
+    m.origin = ViewOrigin::OneOfSeveral;
+  if (state.inference_mode && wanted) {
+    require(m, true);
+    view->refresh_keys();
+  }
+}
+
+void note_custom_function(const Tensor& t) {
+  Meta* m = meta_of(t);
+  if (m && m->base.defined()) m->origin = ViewOrigin::CustomFunction;
 }
 
 void forget_base(const Tensor& view) {

@@ -72,6 +72,15 @@ struct Node : Counted {
 
 struct Accumulate;
 
+// How a view came to be, where that forbids some writes to it.
+enum class ViewOrigin : uint8_t {
+  Recorded,
+  OneOfSeveral,    // returned by one op together with others (split, unbind)
+  NoGrad,          // made in no_grad mode from a tensor that requires grad
+  Inference,       // made in inference mode from a normal tensor
+  CustomFunction,  // returned by the forward of a user's Function
+};
+
 struct MetaExtras {
   std::vector<Ref<Hook>> hooks;            // of a leaf: on its gradient, before accumulation
   std::vector<Ref<Hook>> post_accumulate;  // after it
@@ -79,10 +88,8 @@ struct MetaExtras {
 
 struct Meta final : AutogradMeta {
   bool retains_grad = false;
-  bool watched = false;          // whether it requires grad is counted when it changes (core/changes.h)
-  bool view_in_no_grad = false;  // made in no_grad mode from a tensor that requires grad
-  bool multi_view =
-      false;  // one of several views returned by one op (split, unbind): writing to it is refused
+  bool watched = false;  // whether it requires grad is counted when it changes (core/changes.h)
+  ViewOrigin origin = ViewOrigin::Recorded;
   uint32_t output = 0;
   uint32_t view_version = 0;  // of the storage when a view's grad_fn was last right
   Ref<Node> grad_fn;
@@ -173,6 +180,8 @@ bool follow_base(const Tensor& t);
 // Raises where PyTorch does; `tracked` says that what is written has a history.
 void check_inplace(const Tensor& t, const char* op, bool tracked = false);
 void make_view(const Tensor& view, const Tensor& base, bool multi);
+// The tensor is what the forward of a user's Function returned: where it is a view, writing to it is refused.
+void note_custom_function(const Tensor& t);
 // A view that the caller promises not to share: writes to it are not seen by the base's history.
 void forget_base(const Tensor& view);
 void retain_grad(const Tensor& t);

@@ -10,6 +10,9 @@ void set_data(const Tensor& target, const Tensor& source) {
   FL_CHECK(!wants_grad(target) || is_floating(from->dtype) || is_complex(from->dtype),
            "[data] expected data that can have a gradient, as the tensor requires one, got another dtype"
            ": data set to a tensor that requires gradients must be floating point or complex dtype");
+  FL_CHECK(bool(to->sparse) == bool(from->sparse),
+           "[data] expected data of the layout that the tensor has, got another: Attempted to call "
+           "`variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type");
   const uint32_t version = to->version();
   to->storage = from->storage;
   to->offset = from->offset;

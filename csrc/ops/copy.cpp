@@ -82,6 +82,8 @@ Scalar read_cpu(const Tensor& t) {
 // The one element of a tensor on any device.
 Scalar local_scalar_dense(const Tensor& self) {
   FL_CHECK(!self.is_meta(), "[item] expected a tensor with data, got one on the meta device");
+  FL_CHECK(self.numel() > 0,
+           "[_local_scalar_dense] expected one element, got none: Empty tensor not supported");
   if (self.is_cpu()) return read_cpu(self);
   static const Operator& copy = OperatorTable::get().at("copy_");
   const Tensor host = empty(self.sizes(), {self.dtype(), Device{}});

@@ -1,6 +1,7 @@
 // Checks of out= tensors, and out= forms that refuse one of another dtype instead of converting to it.
 #include "ops/outputs.h"
 
+#include "core/warning.h"
 #include "dispatch/kernel.h"
 
 namespace fl {
@@ -68,6 +69,13 @@ void check_distinct(const char* op, const Tensor& out) {
       "] expected a tensor whose elements are distinct in memory, got an expanded tensor; clone() it first: "
       "unsupported operation: more than one element of the written-to tensor refers to a single memory "
       "location");
+}
+
+void advise_distinct(const char* op, const Tensor& out) {
+  if (!has_internal_overlap(out)) return;
+  warn("[" + std::string(op) +
+       "] expected a tensor whose elements are distinct in memory, got an expanded one: Use of " + op +
+       "_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation");
 }
 
 void check_apart(const char* op, const Tensor& out, const Tensor& argument) {

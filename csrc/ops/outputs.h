@@ -14,6 +14,8 @@ void resize_output(const Tensor& out, IntSpan sizes);
 
 // No two of its elements lie in one place.
 void check_distinct(const char* op, const Tensor& out);
+// The same for operators that write one value to all places: an expanded tensor is warned about.
+void advise_distinct(const char* op, const Tensor& out);
 // It shares no memory with an argument.
 void check_apart(const char* op, const Tensor& out, const Tensor& argument);
 // Resizes it if need be, and copies a value of its dtype and device.

@@ -87,15 +87,15 @@ void settle(const PointwiseDef& def, const Value* args, Settled& s) {
 
 // Makes the tensor of an in-place or out= form fit. Answers whether it overlaps an operand of another dtype,
 // such as a part of its own complex elements: what is written is then computed beside it.
-bool prepare(const PointwiseDef& def, Settled& s, const Tensor& out, bool may_resize) {
+bool prepare(const Operator& op, const PointwiseDef& def, Settled& s, const Tensor& out) {
   FL_CHECK(out.device() == s.device || s.only_scalars, "[", def.name, "] expected the output on ",
            to_string(s.device), ", got ", to_string(out.device()));
   s.device = out.device();
-  prepare_out(def.name, out, s.shape, s.result, may_resize);
-  FL_CHECK(!has_internal_overlap(out), "[", def.name,
-           "] expected an output whose elements are distinct in memory, got an expanded tensor; clone() it "
-           "first: unsupported operation: more than one element of the written-to tensor refers to a single "
-           "memory location");
+  prepare_out(def.name, out, s.shape, s.result, op.flags & kOut);
+  if (std::strstr(op.record->tags, "overwrites"))
+    advise_distinct(def.name, out);
+  else
+    check_distinct(def.name, out);
   bool beside = false;
   for (int i = 0; i < def.operands; ++i) {
     if (!s.operand[i]->is_tensor() || !overlaps_partially(out, s.operand[i]->tensor())) continue;
@@ -215,7 +215,7 @@ void pointwise_kernel(const Operator& op, void* definition, KeySet, Value* args,
   if (op.flags & (kInplace | kOut)) {
     out = args[op.flags & kInplace ? 0 : op.schema.args.size() - 1].tensor();
     if (op.flags & kOut) check_out_dtype(op, def, s, out);
-    const bool beside = prepare(def, s, out, op.flags & kOut) && s.device.type != DeviceType::Meta;
+    const bool beside = prepare(op, def, s, out) && s.device.type != DeviceType::Meta;
     if (beside || rounds_first(s, out)) {
       const Tensor rounded = empty(s.shape, {s.result, s.device});
       run(op, def, args, s, rounded);

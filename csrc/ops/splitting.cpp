@@ -71,9 +71,12 @@ std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
   return call_split("split.Tensor", self, Value(size), d);
 }
 
-// The base does not learn of writes to the pieces of the unsafe forms.
+// The base and the other pieces do not learn of writes to a piece of the unsafe forms.
 std::vector<Tensor> forgetful(std::vector<Tensor>&& parts) {
-  for (const Tensor& t : parts) autograd::forget_base(t);
+  for (const Tensor& t : parts) {
+    autograd::forget_base(t);
+    if (!t->inference) t->own_version = std::make_shared<std::atomic<uint32_t>>(0);
+  }
   return std::move(parts);
 }
 std::vector<Tensor> unsafe_split(const Tensor& self, int64_t size, int64_t dim) {

@@ -55,8 +55,10 @@ PyObject* attach_output(PyObject*, PyObject* args) {
     if (is_floating(t.dtype()) || is_complex(t.dtype())) {
       if (inplace)
         autograd::rebase_history(t, n, at);
-      else if (inplace >= 0)
+      else if (inplace >= 0) {
         autograd::set_history(t, n, at);
+        autograd::note_custom_function(t);
+      }
     }
     return PyLong_FromUnsignedLong(at);
   });
@@ -134,7 +136,8 @@ PyObject* get_requires_grad(PyObject* self, void*) {
 }
 int set_requires_grad(PyObject* self, PyObject* value, void*) {
   return guarded_int([&] {
-    FL_CHECK_KIND(value && (PyBool_Check(value) || PyLong_Check(value)), Type,
+    FL_CHECK(value, "[requires_grad] expected a bool, got a deletion: it can be set, not removed");
+    FL_CHECK_KIND(PyBool_Check(value) || PyLong_Check(value), Type,
                   "[requires_grad] expected a bool, got another type");
     autograd::set_requires_grad(unwrap(self), PyObject_IsTrue(value));
     return 0;
@@ -205,8 +208,9 @@ PyObject* get_data(PyObject* self, void*) {
 }
 int set_data(PyObject* self, PyObject* value, void*) {
   return guarded_int([&] {
-    FL_CHECK_KIND(value && is_tensor(value), Type, "[data] expected a Tensor, got ",
-                  std::string(value ? Py_TYPE(value)->tp_name : "a deletion"));
+    FL_CHECK(value, "[data] expected a Tensor, got a deletion: it can be replaced, not removed");
+    FL_CHECK_KIND(is_tensor(value), Type, "[data] expected a Tensor, got ",
+                  std::string(Py_TYPE(value)->tp_name));
     autograd::set_data(unwrap(self), unwrap(value));
     return 0;
   });

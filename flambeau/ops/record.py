@@ -63,6 +63,7 @@ TAGS = {
     "joins": "elements of several tensors, side by side",
     "rowwise": "rows depend on rows of the first argument alone",
     "reshapes": "changes the shape of the tensor that it is called on",
+    "overwrites": "in place one value goes to all places, so that an expanded tensor is warned about, not refused",
     "converts_out": "a function of one operand, of the dtype of that, that converts to the dtype of out=",
     "takes_numbers": "numbers may take the place of tensors: torch.add(2, x)",
     "variadic": "tensors may be passed one by one in place of a list",

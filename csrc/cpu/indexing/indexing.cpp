@@ -96,6 +96,7 @@ Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const 
       return self;
     }
   }
+  advise_distinct("index_put", self);
   const IndexPlan plan("index_put_", self, indices);
   while (source.dim() > static_cast<int64_t>(plan.shape.size()) && source.size(0) == 1) {
     Dims sizes(source.sizes()), strides(source.strides());
@@ -314,7 +315,7 @@ Tensor index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const O
            "not supported");
   if (!value.is_tensor()) check_fits("index_fill", value.value->to_scalar(), self.dtype());
   check_vector("index_fill", index, false, ErrorKind::Index);
-  check_distinct("index_fill", self);
+  advise_distinct("index_fill", self);
   self.bump_version();
   if (self.is_meta()) return self;
   const Tensor to = at_least_1d(self);

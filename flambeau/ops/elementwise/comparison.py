@@ -185,6 +185,8 @@ pointwise(
 
 # ---------------------------------------------------------------- what passes know of these operators
 
+tag("overwrites", "masked_fill")
+
 tag("chooses", "max min")
 tag("comparison", "eq ge greater greater_equal gt isclose le less less_equal lt ne not_equal")
 tag("core", "eq ge gt isinf isnan le lt max maximum min minimum ne where")

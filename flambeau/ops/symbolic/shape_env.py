@@ -72,7 +72,8 @@ class FloatGuard(NamedTuple):
 class ShapeEnv:
     """Symbols and what is known of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tracked_fakes: Any = None) -> None:
+        self.tracked_fakes = tracked_fakes  # of programs that look at them; nothing is added
         self.hints: dict[Atom, int] = {}
         self.sources: dict[Atom, str] = {}
         self.guards: list[Guard] = []
