@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import flambeau as fl
 from flambeau import _C
-from flambeau._subclasses.fake_tensor import FakeTensorMode
+from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from flambeau.export._fakes import stand_in
 from flambeau.export._functionalize import functionalized, has_writes
 from flambeau.export._module_calls import renamed
 from flambeau.export._trace import Input, Operators, record_graph
@@ -124,6 +125,8 @@ def _inputs(program: ExportedProgram) -> tuple[list[Input], ShapeEnv]:
             number = _number(env, expr, value, symbols) if isinstance(expr, Expr) else None
             inputs.append(Input(copied, value, number))
             continue
+        if isinstance(value, FakeTensor):
+            value = stand_in(value)
         if any(isinstance(size, Expr) for size in shape):
             fake = _symbolic_fake(mode, env, value, shape, symbols)
         else:

@@ -18,8 +18,10 @@ from flambeau._dynamo.functions import AUTOCAST_SWITCHES
 from flambeau._dynamo.graph_builder import Tracepoint
 from flambeau._dynamo.traced import TracedTensor, VaryingInt
 from flambeau._higher_order_ops.operators import higher_order
+from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau.export import dynamic_shapes as shapes
 from flambeau.export._casts import cast_call
+from flambeau.export._fakes import stand_in, state_with_stand_ins, without_fake_modes
 from flambeau.export._module_calls import argument_of, module_calls, positional_names
 from flambeau.export.exported_program import (
     CallSpec,
@@ -308,11 +310,14 @@ def export(
         if isinstance(leaf, fl.Tensor):
             fixed = [d for d in range(leaf.ndim) if d not in wanted.get(id(leaf), {})]
             leaf.__dict__["_dynamo_static"] = dict.fromkeys(fixed, True)
-    whole = capture_full_graph(mod, apart[0], apart[1], preserve_module_call_signature)
-    inputs = _inputs(mod, whole, _named(mod, leaves, apart))
     calls: list[Any] = []
-    graph, outputs = _record(whole, inputs, calls)
-    promises, facts = _sizes(whole, inputs, wanted)
+    with without_fake_modes(), state_with_stand_ins(mod) as fakes:
+        whole = capture_full_graph(mod, apart[0], apart[1], preserve_module_call_signature)
+        inputs = _inputs(mod, whole, _named(mod, leaves, apart))
+        graph, outputs = _record(whole, inputs, calls)
+        promises, facts = _sizes(whole, inputs, wanted)
+    for i in inputs:
+        i.value = fakes.get(id(i.value), i.value)
     state = mod.state_dict(keep_vars=True)
     attributes = _constant_attributes(mod)
     constants = {
@@ -339,6 +344,8 @@ def export(
 
 def _apart(leaf: Any) -> Any:
     """The leaf as an object of its own: a tensor that is given twice is two inputs."""
+    if isinstance(leaf, FakeTensor):
+        return stand_in(leaf)
     if isinstance(leaf, fl.Tensor):
         return leaf.detach().requires_grad_(leaf.requires_grad)
     return VaryingInt(leaf) if type(leaf) is int else leaf

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -215,6 +217,26 @@ class ExportedProgram:
 
         return decomposed(self, decomp_table)
 
+    def _update(
+        self,
+        graph_module: GraphModule,
+        graph_signature: ExportGraphSignature,
+        *,
+        state_dict: dict[str, Any] | None = None,
+        constants: dict[str, Any] | None = None,
+        verifiers: list[Any] | None = None,
+    ) -> ExportedProgram:
+        """The program with another graph, in place of this one."""
+        program = copy.copy(self)
+        program.graph_module, program.graph_signature = graph_module, graph_signature
+        program.state_dict = self.state_dict if state_dict is None else state_dict
+        program.constants = self.constants if constants is None else constants
+        for verifier in verifiers or ():
+            program.dialect = verifier.dialect
+        _merge_getitems(graph_module)
+        program.validate()
+        return program
+
     def _size_places(self) -> dict[Atom, str]:
         """Where calls give the value of each symbol, as Python text: `L['x'].size()[0]`."""
         entry = self.module_call_graph[0]
@@ -287,6 +309,19 @@ class ExportedProgram:
             if condition.symbols <= values.keys():
                 text = python_condition(condition, lambda atom: names.get(atom, atom.name))
                 _require(condition.holds(values), text, [values[atom] for atom in sorted(condition.symbols)])
+
+
+def _merge_getitems(graph_module: GraphModule) -> None:
+    """Leaves one node for each item of a result."""
+    first: dict[tuple[Any, Any], Any] = {}
+    for node in list(graph_module.graph.nodes):
+        if node.op != "call_function" or node.target is not operator.getitem:
+            continue
+        kept = first.setdefault((node.args[0], node.args[1]), node)
+        if kept is not node:
+            node.replace_all_uses_with(kept)
+            graph_module.graph.erase_node(node)
+    graph_module.recompile()
 
 
 def _path_text(path: Any, names: list[str]) -> str:
