@@ -7,11 +7,13 @@ import enum
 import types
 from typing import Any
 
-from flambeau._dynamo import attributes, breaks, calls, functions, operations
+import flambeau as fl
+from flambeau._dynamo import attributes, breaks, calls, functions, operations, scalars
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.bytecode import VERSION, Instruction
 from flambeau._dynamo.interpreter import _RETURN, _YIELD, Frame, _op
 from flambeau._dynamo.kinds import MISSING
+from flambeau._dynamo.sizes import SymBool
 from flambeau._dynamo.traced import NULL, TracedTensor
 from flambeau._dynamo.values import advance, iterate, native
 
@@ -25,8 +27,26 @@ def _jump(frame: Frame, inst: Instruction) -> None:
 
 @_op("POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_TRUE", "POP_JUMP_IF_TRUE")
 def _pop_jump_if_true(frame: Frame, inst: Instruction) -> None:
-    if operations.truth(frame.tracer, frame.stack.pop()):
+    condition = frame.stack.pop()
+    if _is_asserted(frame, condition) or operations.truth(frame.tracer, condition):
         frame.pc = inst.target
+
+
+def _is_asserted(frame: Frame, condition: Any) -> bool:
+    """Leaves an assert statement about data to the graph, where all is to be one graph and the message is a text."""
+    following = frame.decoded.instructions[frame.pc :][:2]
+    if len(following) < 2 or following[0].name != "LOAD_ASSERTION_ERROR":
+        return False
+    message = following[1].value if following[1].name == "LOAD_CONST" else "assertion error"
+    if not isinstance(message, str) or following[1].name not in ("LOAD_CONST", "RAISE_VARARGS"):
+        return False
+    if type(condition) is TracedTensor and condition.fake.numel() == 1 and scalars.can_read(condition, "item"):
+        if condition.fake.dtype != fl.bool:
+            condition = frame.tracer.builder.call_method("ne", (condition, 0), {})
+        condition = scalars.read(frame.tracer, condition)
+    if type(condition) is not SymBool or condition.hint is not None:
+        return False
+    return frame.tracer.builder.sizes.assert_in_graph(condition, message)
 
 
 @_op("POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_IF_FALSE")

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def can_read(tensor: TracedTensor, name: str) -> bool:
     """Whether item(), int(), float() or tolist() of a tensor is to stay in the graph."""
     dtype = tensor.fake.dtype
-    if not tensor.fake.fake_mode.allows_scalars or dtype.is_complex or dtype == fl.bool:
+    if not tensor.fake.fake_mode.allows_scalars or dtype.is_complex:
         return False
     if name == "tolist":
         return bool(tensor.fake.numel() <= _MOST)
     if name not in ("item", "__float__", "__int__", "__index__") or not bool(tensor.fake.numel() == 1):
         return False
-    return name == "item" or (name == "__float__") == dtype.is_floating_point
+    return name != "__index__" or not (dtype.is_floating_point or dtype == fl.bool)
 
 
 def in_place_of_tensors(tracer: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
@@ -53,7 +53,14 @@ def read(tracer: Tracer, tensor: TracedTensor, name: str = "item") -> Any:
         return [read(tracer, row, name) for row in tensor]
     if tensor.fake.ndim:
         tensor = tracer.builder.call_method("reshape", (tensor, ()), {})
-    return read_float(tracer, tensor) if tensor.fake.dtype.is_floating_point else tracer.builder.sizes.read(tensor)
+    dtype = tensor.fake.dtype
+    wanted = {"__float__": fl.float64, "__int__": fl.int64}.get(name, fl.int64 if dtype == fl.bool else dtype)
+    if wanted.is_floating_point != dtype.is_floating_point or dtype == fl.bool:
+        tensor = tracer.builder.call_method("to", (tensor, wanted), {})
+    if wanted.is_floating_point:
+        return read_float(tracer, tensor)
+    number = tracer.builder.sizes.read(tensor)
+    return number != 0 if dtype == fl.bool and name in ("item", "tolist") else number
 
 
 def read_float(tracer: Tracer, tensor: TracedTensor) -> TracedNumber:

@@ -46,6 +46,7 @@ class Sizes:
         self.nodes: dict[Expr, Any] = {}
         self.origins: dict[Atom, Any] = {}
         self.pending: list[tuple[int, Any]] = []  # slots of strides, and what they must be
+        self._message = ""  # of the assert statement that is recorded
         self.exact_strides = False  # the program read strides: those of dimensions of one element count, too
 
     def fake(self, value: Any, source: Source, dynamic: list[int]) -> tuple[Any, list[int]]:
@@ -194,8 +195,16 @@ class Sizes:
     def _check(self, condition: Condition) -> None:
         """Puts into the graph what was assumed of numbers that depend on data."""
         node = self.condition(condition)
-        self._call(check_assumption, node, str(condition)).meta["reads_data"] = True
+        self._call(check_assumption, node, str(condition), *filter(None, [self._message])).meta["reads_data"] = True
         self.tracer.builder.operations += 1
+
+    def assert_in_graph(self, value: SymBool, message: str) -> bool:
+        """Assumes a condition on data; the graph raises the message where it is false. False if it cannot hold."""
+        self._message = message
+        try:
+            return self.env.assume(value)
+        finally:
+            self._message = ""
 
     def text(self, value: SymInt, name: Any) -> str:
         """Python code for a symbolic integer; `name` gives the code of a place's dimension."""
@@ -297,10 +306,12 @@ class Sizes:
                 program.append((_OPCODES["add"], 0))
 
 
-def check_assumption(holds: Any, text: str) -> None:
-    """What a graph that depends on an assumption about data does when it runs."""
+def check_assumption(holds: Any, text: str, message: str | None = None) -> None:
+    """What a graph that depends on an assumption about data, or asserts it, does when it runs."""
     if isinstance(holds, SymBool):
         holds = holds.env.assume(holds)
+    if not holds and message is not None:
+        raise RuntimeError(f"[compile] expected an assertion to hold, got one that failed: {message}")
     if not holds:
         raise RuntimeError(f"[compile] expected {text}, got data for which it is false: Runtime assertion failed for expression {text}")  # fmt: skip
 

@@ -87,6 +87,8 @@ class Distribution:
                 f"[{type(self).__name__}] does not define arg_constraints; give it {{}} or validate_args=False",
                 stacklevel=3,
             )
+        if fl.compiler.is_compiling():
+            return  # a graph has no way to raise what depends on values, as in PyTorch
         for name, constraint in arg_constraints.items():
             if constraints.is_dependent(constraint):
                 continue
@@ -217,6 +219,8 @@ class Distribution:
                 raise ValueError(
                     f"[{name}] expected a value that broadcasts with {tuple(expected)}, got shape {tuple(value.shape)}"
                 )
+        if fl.compiler.is_compiling():
+            return
         try:
             support = self.support
         except NotImplementedError:
