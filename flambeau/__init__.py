@@ -143,11 +143,11 @@ _LAZY = {
             "_choose_qparams_per_tensor"
         ),
         "ao.quantized_operators.ranges": "choose_qparams_optimized",
-        "ao.quantized_types": (
+        "_tensor.quantized_types": (
             "qint8 quint8 quint4x2 quint2x4 qint32 qscheme per_tensor_affine per_tensor_symmetric per_channel_affine per_channel_symmetric "
             "per_channel_affine_float_qparams"
         ),
-        "compiler": "compile",
+        "compiler": "_disable_dynamo compile",
         "backends": "_register_device_module",
         "cuda": "OutOfMemoryError",
         "func": "vmap",

@@ -12,6 +12,8 @@ import weakref
 import flambeau
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._tensor import quantized_types
+from flambeau._tensor.quantized_types import QuantizedType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +66,28 @@ def _check_cpu(storage: Any, name: str) -> None:
         )
 
 
-class UntypedStorage:
+class StorageBase:
+    """What storages of programs derive from."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is StorageBase:
+            raise RuntimeError(
+                "[StorageBase] expected a class derived from it, got the class itself: Cannot directly construct StorageBase; "
+                "subclass it and then construct that"
+            )
+        return super().__new__(cls)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def _fix_weakref(self) -> None:
+        """Weak references stay right by themselves: an object lives as long as its storage."""
+
+
+_StorageBase = StorageBase
+
+
+class UntypedStorage(StorageBase):
     """A resizable block of bytes on a device."""
 
     is_sparse = False
@@ -300,6 +323,52 @@ class UntypedStorage:
         return f" {lines}\n[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
 
 
+def _check_arguments(storage: TypedStorage, args: tuple[Any, ...], wrap_storage: Any, dtype: Any, device: Any) -> None:
+    """Refuses what typed storages, and those of the legacy classes, cannot be made of."""
+    name, legacy = type(storage).__name__, storage._dtype is not None
+
+    def refuse(expected: str, got: Any, words: str, kind: type[Exception] = RuntimeError) -> None:
+        raise kind(f"[{name}] expected {expected}, got {got}: {words}")
+
+    if type(storage) is _LegacyStorage:
+        refuse("a class of one dtype", name, "Only child classes of _LegacyStorage can be instantiated")
+    if legacy and device is not None:
+        refuse("a size, data or wrap_storage", "a device", "Keyword argument 'device' cannot be specified")
+    if legacy and dtype is not None:
+        refuse("a size, data or wrap_storage", "a dtype", "Keyword argument 'dtype' cannot be specified")
+    if wrap_storage is None:
+        if len(args) > 1:
+            refuse("a size or data", f"{len(args)} arguments", "Too many positional arguments")
+        if args and isinstance(args[0], str):
+            refuse("numbers", "a str", "new(): invalid data type 'str'", TypeError)
+        if args and (isinstance(args[0], Tensor) or not (isinstance(args[0], int) or hasattr(args[0], "__len__"))):
+            refuse(
+                "a size or a sequence",
+                type(args[0]).__name__,
+                f"Argument type not recognized: {type(args[0])}",
+                TypeError,
+            )
+        return
+    if args:
+        refuse(
+            "wrap_storage alone", "other arguments", "No positional arguments should be given when using 'wrap_storage'"
+        )
+    if not legacy and dtype is None:
+        refuse("a dtype", "none", "Argument 'dtype' must be specified")
+    if not legacy and not isinstance(dtype, (flambeau.dtype, QuantizedType)):
+        refuse("a dtype", type(dtype).__name__, f"Argument 'dtype' must be torch.dtype, not {type(dtype)}", TypeError)
+    if device is not None:
+        refuse("no device", device, "Argument 'device' should not be specified when 'wrap_storage' is given")
+    if not isinstance(wrap_storage, UntypedStorage):
+        words = f"Argument 'wrap_storage' must be UntypedStorage, but got {type(wrap_storage)}"
+        refuse("an UntypedStorage", type(wrap_storage).__name__, words, TypeError)
+
+
+def _element_dtype(dtype: Any) -> Any:
+    """The dtype of tensors that hold a storage's elements: quantized numbers are integers."""
+    return dtype if isinstance(dtype, flambeau.dtype) else getattr(flambeau, dtype.stored_as)
+
+
 class TypedStorage:
     """An UntypedStorage read as elements of a dtype."""
 
@@ -309,11 +378,14 @@ class TypedStorage:
     def __init__(
         self, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None, _internal: bool = False
     ) -> None:
+        _check_arguments(self, args, wrap_storage, dtype, device)
         self.dtype = dtype if dtype is not None else (self._dtype or flambeau.get_default_dtype())
         if wrap_storage is not None:
             self._untyped_storage = wrap_storage
         elif args and not isinstance(args[0], int):
-            self._untyped_storage = storage_of(flambeau.tensor(list(args[0]), dtype=self.dtype, device=device))
+            self._untyped_storage = storage_of(
+                flambeau.tensor(list(args[0]), dtype=_element_dtype(self.dtype), device=device)
+            )
         else:
             count = args[0] if args else 0
             self._untyped_storage = UntypedStorage(count * self.dtype.itemsize, device=device)
@@ -321,7 +393,7 @@ class TypedStorage:
     def _view(self) -> Tensor:
         item = self.dtype.itemsize
         whole = self._untyped_storage.nbytes() // item
-        return self._untyped_storage._view()[: whole * item].view(self.dtype)
+        return self._untyped_storage._view()[: whole * item].view(_element_dtype(self.dtype))
 
     @property
     def _cdata(self) -> int:
@@ -364,6 +436,10 @@ class TypedStorage:
 
     def __getitem__(self, key: Any) -> Any:
         _check_data(self)
+        if not isinstance(key, (int, slice)):
+            raise RuntimeError(
+                f"[TypedStorage] expected an index or a slice, got {type(key).__name__}: can't index a {type(self)} with {type(key)}"
+            )
         if isinstance(key, slice):
             return TypedStorage(wrap_storage=storage_of(self._view()[key].clone()), dtype=self.dtype)
         return self._view()[key].item()
@@ -379,6 +455,12 @@ class TypedStorage:
         _check_data(self)
         return self._view().tolist()
 
+    def _to(self, dtype: Any) -> TypedStorage:
+        """The elements as those of another dtype; the storage itself if it has that."""
+        if dtype == self.dtype:
+            return self
+        return TypedStorage(wrap_storage=storage_of(self._view().to(_element_dtype(dtype))), dtype=dtype)
+
     def _write_file(self, f: Any, is_real_file: bool, save_size: bool, element_size: int) -> None:
         """Writes the bytes, perhaps behind their number of elements, to a file object."""
         data = self._untyped_storage.cpu()
@@ -387,6 +469,10 @@ class TypedStorage:
         f.write(bytes(data.tolist()))
 
     def fill_(self, value: Any) -> TypedStorage:
+        if isinstance(value, TypedStorage):
+            raise RuntimeError(
+                f"[fill_] expected a number, got a storage: cannot set item with value type {type(value)}"
+            )
         self._view().fill_(value)
         return self
 
@@ -508,12 +594,33 @@ class TypedStorage:
         return f" {lines}\n[{kind} of size {self.size()}]"
 
 
-_LEGACY = {
+_LEGACY: dict[Any, str] = {
     flambeau.float64: "Double", flambeau.float32: "Float", flambeau.float16: "Half", flambeau.int64: "Long",
     flambeau.int32: "Int", flambeau.int16: "Short", flambeau.int8: "Char", flambeau.uint8: "Byte",
     flambeau.bool: "Bool", flambeau.bfloat16: "BFloat16", flambeau.complex128: "ComplexDouble",
     flambeau.complex64: "ComplexFloat",
+    **{dtype: dtype.storage_name.removesuffix("Storage") for dtype in vars(quantized_types).values() if isinstance(dtype, QuantizedType)},
 }  # fmt: skip
+_CASTS = (
+    "double float half long int short char byte bool bfloat16 complex_double complex_float float8_e5m2 float8_e4m3fn float8_e5m2fnuz "
+    "float8_e4m3fnuz"
+)
+
+
+def _cast(name: str) -> Any:
+    dtype = getattr(flambeau, {"char": "int8", "byte": "uint8"}.get(name, name.replace("complex_", "c")))
+
+    def cast(self: TypedStorage) -> TypedStorage:
+        return self._to(dtype)
+
+    cast.__name__ = cast.__qualname__ = name
+    cast.__doc__ = f"The elements as {dtype}."
+    return cast
+
+
+for _name in _CASTS.split():
+    setattr(TypedStorage, _name, _cast(_name))
+
 STORAGE_NAMES = {dtype: f"{name}Storage" for dtype, name in _LEGACY.items()}  # as checkpoints call them
 
 

@@ -41,7 +41,7 @@ LAYERS = (
         "nested",
         "signal",
         "func",
-        "ao.quantized_types",
+        "_tensor.quantized_types",
         "ao.quantized_tensor",
         "utils.checkpoint",
     ),

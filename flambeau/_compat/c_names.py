@@ -28,6 +28,21 @@ _ASKED: dict[str, Callable[[], Any]] = {
     "_get_mkldnn_enabled": lambda: flambeau.backends.mkldnn.enabled,
     "_get_privateuse1_backend_name": lambda: flambeau.backends.private_use_name(),
     "_is_tracing": lambda: flambeau.jit.is_tracing(),
+    "_are_functorch_transforms_active": lambda: import_module("flambeau.autograd.transforming").is_inside(),
+    "_is_any_autocast_enabled": lambda: any(
+        flambeau.is_autocast_enabled(device) for device in ("cpu", "cuda", "xpu", "mtia", "mps")
+    ),
+    "_is_fwd_grad_enabled": lambda: flambeau.autograd.forward_ad._is_fwd_grad_enabled(),
+    "_get_deterministic_fill_uninitialized_memory": lambda: _deterministic().fill_uninitialized_memory,
+    "_warn": lambda: _warn("Test message for TORCH_WARN", UserWarning),
+    "_warn_deprecation": lambda: _warn("Test message for TORCH_WARN_DEPRECATION", DeprecationWarning),
+}
+# Functions of one argument that ask or tell another module.
+_TOLD: dict[str, Callable[[Any], Any]] = {
+    "_set_fwd_grad_enabled": lambda mode: flambeau.autograd.forward_ad._set_fwd_grad_enabled(mode),
+    "_set_deterministic_fill_uninitialized_memory": lambda mode: setattr(
+        _deterministic(), "fill_uninitialized_memory", mode
+    ),
 }
 # Flags.
 _FLAGS: dict[str, Callable[[], Any]] = {
@@ -74,6 +89,8 @@ def lookup(name: str) -> Any:
         value: Any = absent.answer(name, _ANSWERS[name])
     elif name in _ASKED:
         value = _ASKED[name]
+    elif name in _TOLD:
+        value = _TOLD[name]
     elif name in _FLAGS:
         return _FLAGS[name]()
     elif name == "_TensorMeta":
@@ -96,6 +113,8 @@ def lookup(name: str) -> Any:
         value = getattr(import_module("flambeau.jit._native_names"), name)
     elif name in _CLASSES:
         value = absent.absent_class(f"torch._C.{name}", _INSIDE)
+    elif name == "StorageBase":
+        value = flambeau.storage.StorageBase
     elif name == "_LinAlgError":
         value = flambeau.linalg.LinAlgError
     elif name == "Generator":
@@ -104,6 +123,16 @@ def lookup(name: str) -> Any:
         raise AttributeError(f"module 'flambeau._C' has no attribute {name!r}")
     setattr(flambeau._C, name, value)
     return value
+
+
+def _deterministic() -> Any:
+    return import_module("flambeau.utils.deterministic")
+
+
+def _warn(message: str, category: type[Warning]) -> None:
+    import warnings
+
+    warnings.warn(message, category, stacklevel=3)
 
 
 def _dispatch_keys() -> Any:

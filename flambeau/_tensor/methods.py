@@ -220,14 +220,51 @@ def xpu(self: Tensor, device: Any = None, non_blocking: bool = False, memory_for
 
 
 @_method
+def _fix_weakref(self: Tensor) -> None:
+    """Weak references stay right by themselves: an object lives as long as its tensor."""
+
+
+@_method
 def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     """Dimensions from the outermost in memory to the innermost.
 
     >>> flambeau.ones(2, 3).t().dim_order()
     (1, 0)
     """
+    formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+    if not isinstance(ambiguity_check, (bool, list)) or not all(isinstance(f, _C.memory_format) for f in formats):
+        raise TypeError(
+            f"[dim_order] expected ambiguity_check to be a bool or a list of memory formats, got {ambiguity_check!r}: The "
+            "ambiguity_check argument must be a bool or a list of memory formats."
+        )
+    if self.layout != _C.strided:
+        raise AttributeError(
+            f"[dim_order] expected a strided tensor, got one of layout {self.layout}: it has no dim order"
+        )
+    fitting = [f for f in formats if self.is_contiguous(memory_format=f)]
+    if len(fitting) == 1:
+        return _format_order(self.dim(), fitting[0])
     strides = self.stride()
-    return tuple(sorted(range(self.dim()), key=lambda d: -strides[d]))
+    order = tuple(sorted(range(self.dim()), key=lambda d: -strides[d]))
+    if ambiguity_check and _has_several_orders(self):
+        raise RuntimeError(
+            f"[dim_order] expected strides that determine an order, got sizes {tuple(self.shape)} and strides {strides}: The tensor does "
+            "not have unique dim order, or cannot map to exact one of the given memory formats."
+        )
+    return order
+
+
+def _format_order(dimensions: int, memory_format: Any) -> tuple[int, ...]:
+    """The dimensions from the outermost in memory to the innermost, in a memory format."""
+    if memory_format in (_C.channels_last, _C.channels_last_3d):
+        return (0, *range(2, dimensions), 1)
+    return tuple(range(dimensions))
+
+
+def _has_several_orders(tensor: Tensor) -> bool:
+    """Whether dimensions can change places without a change of the strides of what is kept."""
+    sizes, strides = tensor.shape, tensor.stride()
+    return any(size == 1 for size in sizes) or len(set(strides)) < len(strides)
 
 
 def _removed(name: str, instead: str) -> Any:
@@ -362,6 +399,14 @@ def _needs_cpu(name: str, self: Tensor) -> None:
         raise TypeError(f"[{name}] expected a CPU tensor, got one on {self.device}")
 
 
+def _needs_plain(name: str, self: Tensor, *others: Tensor) -> None:
+    _needs_cpu(name, self)
+    if any(t.requires_grad for t in (self, *others)):
+        raise RuntimeError(
+            f"[{name}] expected tensors without gradient, got one that requires grad: Can't call {name}() on a Variable that requires grad"
+        )
+
+
 @_method
 def apply_(self: Tensor, callable: Any, /) -> Tensor:
     """Replace each element by what a Python function makes of it.
@@ -369,20 +414,20 @@ def apply_(self: Tensor, callable: Any, /) -> Tensor:
     >>> flambeau.tensor([1.0, 2.0]).apply_(lambda x: x * x)
     tensor([1., 4.])
     """
-    _needs_cpu("apply_", self)
+    _needs_plain("apply_", self)
     return _assign(self, [callable(x) for x in self.flatten().tolist()])
 
 
 @_method
 def map_(self: Tensor, tensor: Tensor, callable: Any, /) -> Tensor:
-    _needs_cpu("map_", self)
+    _needs_plain("map_", self, tensor)
     pairs = zip(self.flatten().tolist(), tensor.expand_as(self).flatten().tolist(), strict=True)
     return _assign(self, [callable(x, y) for x, y in pairs])
 
 
 @_method
 def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Any, /) -> Tensor:
-    _needs_cpu("map2_", self)
+    _needs_plain("map2_", self, x, y)
     columns = (t.expand_as(self).flatten().tolist() for t in (self, x, y))
     return _assign(self, [callable(*row) for row in zip(*columns, strict=True)])
 

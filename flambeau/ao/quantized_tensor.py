@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import flambeau as fl
 from flambeau import Tensor
-from flambeau.ao.quantized_types import (
+from flambeau._tensor.quantized_types import (
     QuantizedType,
     per_channel_affine,
     per_channel_affine_float_qparams,

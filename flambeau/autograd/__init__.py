@@ -299,6 +299,18 @@ def _calculate_shape(output: Any, grad: Tensor, is_grads_batched: bool) -> Any:
     return output.shape, grad.shape
 
 
+def _is_checkpoint_valid() -> bool:
+    """Whether a checkpoint's backward may run now: it needs one that accumulates into all leaves."""
+    return not _C._backward_is_partial()
+
+
+def _profiler_enabled() -> bool:
+    """Whether a profiler records."""
+    from flambeau.autograd import profiler
+
+    return bool(profiler._active)
+
+
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -167,6 +167,17 @@ def jvp(
     return _finish(outputs, is_outputs_tuple, create_graph), _finish(tangents, is_outputs_tuple, create_graph)
 
 
+def _construct_standard_basis_for(tensors: tuple[Tensor, ...], tensor_numels: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """For each tensor its columns of the identity matrix over the elements of all of them."""
+    total, start, columns = sum(tensor_numels), 0, []
+    for tensor, count in zip(tensors, tensor_numels, strict=True):
+        column = fl.zeros(total, count, dtype=tensor.dtype, device=tensor.device)
+        column.diagonal(-start).fill_(1)
+        columns.append(column)
+        start += count
+    return tuple(columns)
+
+
 def _need_loop(strict: bool, vectorize: bool, where: str) -> None:
     if strict and vectorize:
         words = f"torch.autograd.functional.{where}: `strict=True` and `vectorized=True` are not supported together."

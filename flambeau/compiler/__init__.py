@@ -159,6 +159,9 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     return _dynamo.disable(fn, recursive, reason=reason)
 
 
+_disable_dynamo = disable
+
+
 def allow_in_graph(fn: Any) -> Any:
     from flambeau import _dynamo
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import flambeau
 from flambeau import _C
-from flambeau.ao.quantized_types import QuantizedType, qscheme
+from flambeau._tensor.quantized_types import QuantizedType, qscheme
 from flambeau.jit import _types as T
 
 _SCALARS = (

@@ -6,8 +6,8 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau._tensor.quantized_types import per_channel_symmetric, per_tensor_symmetric
 from flambeau.ao.quantization.fake_quantize import _PER_CHANNEL, FakeQuantizeBase
-from flambeau.ao.quantized_types import per_channel_symmetric, per_tensor_symmetric
 
 __all__ = ["_LearnableFakeQuantize"]
 

@@ -6,6 +6,16 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau._tensor.quantized_types import (
+    per_channel_affine,
+    per_channel_affine_float_qparams,
+    per_channel_symmetric,
+    per_tensor_affine,
+    per_tensor_symmetric,
+    qint8,
+    quint4x2,
+    quint8,
+)
 from flambeau.ao.quantization.observer import (
     _NARROWEST,
     FixedQParamsObserver,
@@ -16,16 +26,6 @@ from flambeau.ao.quantization.observer import (
     default_fixed_qparams_range_0to1_observer,
     default_fixed_qparams_range_neg1to1_observer,
     range_of,
-)
-from flambeau.ao.quantized_types import (
-    per_channel_affine,
-    per_channel_affine_float_qparams,
-    per_channel_symmetric,
-    per_tensor_affine,
-    per_tensor_symmetric,
-    qint8,
-    quint4x2,
-    quint8,
 )
 from flambeau.nn.modules.module import Module
 

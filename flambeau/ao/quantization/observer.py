@@ -8,7 +8,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
-from flambeau.ao.quantized_types import (
+from flambeau._tensor.quantized_types import (
     per_channel_affine,
     per_channel_affine_float_qparams,
     per_channel_symmetric,

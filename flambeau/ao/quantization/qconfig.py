@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import flambeau as fl
+from flambeau._tensor.quantized_types import qint8, quint8
 from flambeau.ao.quantization import fake_quantize as fakes
 from flambeau.ao.quantization import observer as observers
 from flambeau.ao.quantization.observer import _NARROWEST
-from flambeau.ao.quantized_types import qint8, quint8
 
 __all__ = [
     "QConfig", "QConfigAny", "QConfigDynamic", "default_activation_only_qconfig", "default_debug_qconfig",

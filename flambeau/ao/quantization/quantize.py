@@ -13,6 +13,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import nn
+from flambeau._tensor.quantized_types import per_channel_affine, per_channel_symmetric, qint8, quint4x2, quint8
 from flambeau.ao.nn.intrinsic import _FusedModule
 from flambeau.ao.nn.quantized import FloatFunctional, FXFloatFunctional
 from flambeau.ao.quantization import quantization_mappings as mappings
@@ -26,7 +27,6 @@ from flambeau.ao.quantization.qconfig import (
 )
 from flambeau.ao.quantization.stubs import DeQuantStub, QuantWrapper
 from flambeau.ao.quantization.utils import get_qparam_dict
-from flambeau.ao.quantized_types import per_channel_affine, per_channel_symmetric, qint8, quint4x2, quint8
 from flambeau.nn.modules.module import Module
 
 __all__ = [

@@ -9,8 +9,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
-from flambeau.ao.quantization.quant_type import QuantType
-from flambeau.ao.quantized_types import (
+from flambeau._tensor.quantized_types import (
     per_channel_affine,
     per_channel_affine_float_qparams,
     per_channel_symmetric,
@@ -22,6 +21,7 @@ from flambeau.ao.quantized_types import (
     quint4x2,
     quint8,
 )
+from flambeau.ao.quantization.quant_type import QuantType
 from flambeau.nn.modules.module import Module
 
 __all__ = [

@@ -7,11 +7,11 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau._tensor.quantized_types import qint8, quint8
 from flambeau.ao.nn import quantized
 from flambeau.ao.nn.quantized import dynamic
 from flambeau.ao.quantized_operators.elementwise import on_grid
 from flambeau.ao.quantized_tensor import QuantizedTensor
-from flambeau.ao.quantized_types import qint8, quint8
 
 __all__ = ["FUNCTIONS", "PackedParams"]
 

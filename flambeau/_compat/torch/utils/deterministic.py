@@ -17,7 +17,9 @@ class _Deterministic(ModuleType):
     @fill_uninitialized_memory.setter
     def fill_uninitialized_memory(self, on: Any) -> None:
         if not isinstance(on, bool):
-            raise RuntimeError(f"[fill_uninitialized_memory] expected a bool, got {type(on).__name__}")
+            raise RuntimeError(
+                f"[fill_uninitialized_memory] expected a bool, got {type(on).__name__}: expected a bool, but got {type(on).__name__}"
+            )
         _settings._state["fill"] = on
         _settings._tell_fill()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import nn
+from flambeau._tensor.quantized_types import qint8, quint8
 from flambeau.ao.nn import intrinsic, qat
 from flambeau.ao.nn.intrinsic import qat as intrinsic_qat
 from flambeau.ao.quantization.backend_config import BackendConfig, BackendPatternConfig, DTypeConfig, ObservationType
@@ -15,7 +16,6 @@ from flambeau.ao.quantization.quantization_mappings import (
     DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS,
     DEFAULT_QAT_MODULE_MAPPINGS,
 )
-from flambeau.ao.quantized_types import qint8, quint8
 from flambeau.ops import tags
 
 __all__ = ["native"]

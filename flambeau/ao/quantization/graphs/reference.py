@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import flambeau as fl
-from flambeau.ao.quantization.graphs.fold import attribute_of
-from flambeau.ao.quantization.graphs.observe import is_observer
-from flambeau.ao.quantized_types import (
+from flambeau._tensor.quantized_types import (
     per_channel_affine,
     per_channel_affine_float_qparams,
     per_channel_symmetric,
@@ -20,6 +18,8 @@ from flambeau.ao.quantized_types import (
     qint32,
     quint8,
 )
+from flambeau.ao.quantization.graphs.fold import attribute_of
+from flambeau.ao.quantization.graphs.observe import is_observer
 from flambeau.fx import GraphModule, Node
 
 __all__ = ["OBSERVER", "observers_to_pairs", "stored_dtype"]

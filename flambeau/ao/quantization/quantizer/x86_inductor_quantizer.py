@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import flambeau as fl
+from flambeau._tensor.quantized_types import per_channel_symmetric, per_tensor_affine
 from flambeau.ao.quantization.fake_quantize import FusedMovingAvgObsFakeQuantize
 from flambeau.ao.quantization.observer import (
     HistogramObserver,
@@ -16,7 +17,6 @@ from flambeau.ao.quantization.observer import (
 )
 from flambeau.ao.quantization.quantizer import QuantizationSpec
 from flambeau.ao.quantization.quantizer.by_operator import OperatorQuantizer, QuantizationConfig
-from flambeau.ao.quantized_types import per_channel_symmetric, per_tensor_affine
 
 __all__ = ["X86InductorQuantizer", "get_default_x86_inductor_quantization_config"]
 

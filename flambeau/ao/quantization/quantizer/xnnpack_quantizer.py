@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import flambeau as fl
+from flambeau._tensor.quantized_types import per_channel_symmetric, per_tensor_affine, per_tensor_symmetric
 from flambeau.ao.quantization.fake_quantize import FusedMovingAvgObsFakeQuantize
 from flambeau.ao.quantization.observer import (
     HistogramObserver,
@@ -17,7 +18,6 @@ from flambeau.ao.quantization.observer import (
 )
 from flambeau.ao.quantization.quantizer import QuantizationSpec
 from flambeau.ao.quantization.quantizer.by_operator import OperatorQuantizer, QuantizationConfig
-from flambeau.ao.quantized_types import per_channel_symmetric, per_tensor_affine, per_tensor_symmetric
 
 __all__ = ["XNNPACKQuantizer", "get_symmetric_quantization_config"]
 

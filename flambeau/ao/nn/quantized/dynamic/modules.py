@@ -11,10 +11,10 @@ from typing import Any
 import flambeau as fl
 from flambeau import Tensor, _ops
 from flambeau._compat import absent
+from flambeau._tensor.quantized_types import float_or_quantized, qint8, quint8
 from flambeau.ao.nn.quantized import modules as quantized
 from flambeau.ao.nn.quantized.modules.base import observed_weight, quantized_weight
 from flambeau.ao.quantized_tensor import Grid, channel_grid, quantize_per_tensor_dynamic
-from flambeau.ao.quantized_types import float_or_quantized, qint8, quint8
 from flambeau.nn.modules.module import Module
 from flambeau.nn.modules.rnn import RNNBase
 

@@ -16,6 +16,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import Tensor
 from flambeau._compat import absent
+from flambeau._tensor.quantized_types import quint8
 from flambeau.ao.nn.quantized.modules import activation, conv, embedding_ops, functional_modules, linear, normalization
 from flambeau.ao.nn.quantized.modules.activation import *  # noqa: F403
 from flambeau.ao.nn.quantized.modules.conv import *  # noqa: F403
@@ -24,7 +25,6 @@ from flambeau.ao.nn.quantized.modules.functional_modules import *  # noqa: F403
 from flambeau.ao.nn.quantized.modules.linear import *  # noqa: F403
 from flambeau.ao.nn.quantized.modules.normalization import *  # noqa: F403
 from flambeau.ao.quantized_tensor import QuantizedTensor, quantize_per_tensor
-from flambeau.ao.quantized_types import quint8
 from flambeau.nn.modules.module import Module
 
 __all__ = [

@@ -9,13 +9,13 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
-from flambeau.ao.quantized_tensor import Grid, QuantizedTensor, quantize_per_channel, quantize_per_tensor
-from flambeau.ao.quantized_types import (
+from flambeau._tensor.quantized_types import (
     per_channel_affine,
     per_channel_affine_float_qparams,
     per_channel_symmetric,
     qint8,
 )
+from flambeau.ao.quantized_tensor import Grid, QuantizedTensor, quantize_per_channel, quantize_per_tensor
 from flambeau.nn.modules.module import Module
 
 __all__ = ["OnGrid", "WeightedQuantizedModule", "observed_weight", "quantized_weight"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau._tensor.quantized_types import per_channel_affine_float_qparams, quint4x2, quint8
 from flambeau.ao.nn.quantized.modules.base import quantized_weight
 from flambeau.ao.quantized_tensor import Grid, QuantizedTensor
-from flambeau.ao.quantized_types import per_channel_affine_float_qparams, quint4x2, quint8
 from flambeau.nn.modules.module import Module
 
 __all__ = ["Embedding", "EmbeddingBag", "EmbeddingPackedParams"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor, _ops
+from flambeau._tensor.quantized_types import qint8
 from flambeau.ao.nn.quantized.modules.base import WeightedQuantizedModule
 from flambeau.ao.quantized_tensor import Grid, QuantizedTensor, quantize_per_tensor
-from flambeau.ao.quantized_types import qint8
 from flambeau.nn.modules.module import Module
 
 __all__ = ["Linear", "LinearPackedParams"]

@@ -11,7 +11,12 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
-from flambeau.ao.quantized_types import per_channel_affine, per_channel_affine_float_qparams, per_tensor_affine, quint8
+from flambeau._tensor.quantized_types import (
+    per_channel_affine,
+    per_channel_affine_float_qparams,
+    per_tensor_affine,
+    quint8,
+)
 from flambeau.nn.modules.module import Module
 
 __all__ = [
