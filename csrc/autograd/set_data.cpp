@@ -29,4 +29,8 @@ void set_data(const Tensor& target, const Tensor& source) {
     m->accumulate->outputs[0] = {to->sizes, to->dtype, to->device};
 }
 
+void forget_accumulator(const Tensor& leaf) {
+  if (auto* m = meta_of(leaf)) m->accumulate = nullptr;
+}
+
 }  // namespace fl::autograd

@@ -6,5 +6,8 @@
 namespace fl::autograd {
 
 void set_data(const Tensor& to, const Tensor& from);
+// A leaf begins anew, because it becomes a window on other memory: what was computed before has gradients for
+// what it was.
+void forget_accumulator(const Tensor& leaf);
 
 }  // namespace fl::autograd

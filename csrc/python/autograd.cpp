@@ -236,6 +236,12 @@ PyObject* requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t nargs
     return Py_NewRef(self);
   });
 }
+PyObject* forget_accumulator(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    autograd::forget_accumulator(unwrap(self));
+    return Py_NewRef(Py_None);
+  });
+}
 PyObject* retain_grad(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(self);
@@ -303,6 +309,7 @@ PyObject* gradient_edge_of(PyObject*, PyObject* o) {
   });
 }
 PyMethodDef methods[] = {
+    {"_forget_accumulator", forget_accumulator, METH_NOARGS, nullptr},
     {"requires_grad_", reinterpret_cast<PyCFunction>(requires_grad_), METH_FASTCALL | METH_KEYWORDS, nullptr},
     {"retain_grad", retain_grad, METH_NOARGS, nullptr},
     {"_register_hook", register_hook, METH_O, nullptr},

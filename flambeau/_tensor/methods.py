@@ -346,7 +346,9 @@ def set_(self: Tensor, source: Any = None, storage_offset: int = 0, size: Any = 
         raise TypeError(f"[set_] expected a tensor or a storage, got {source.__class__.__name__}")
     if stride is None:
         stride = fl.empty(size, device="meta").stride()
-    return fl._ops._set_storage_(self, source, storage_offset, tuple(size), tuple(stride))
+    result = fl._ops._set_storage_(self, source, storage_offset, tuple(size), tuple(stride))
+    self._forget_accumulator()
+    return result
 
 
 @_method

@@ -97,3 +97,24 @@ def test_expanded_tensors_are_filled_with_a_warning(write):
     with pytest.warns(UserWarning, match="on expanded tensors is deprecated"):
         write(x)
     assert x.tolist() == [[2.0] * 3] * 2
+
+
+def test_a_parameter_may_become_a_window_on_other_memory():
+    parameter = fl.nn.Parameter(fl.ones(4))
+    for _ in range(2):
+        with fl.no_grad():
+            parameter.set_(parameter[1:])
+            parameter.grad = None
+        fl.cat((parameter, parameter)).sum().backward()
+        assert parameter.grad.shape == parameter.shape
+
+
+def test_what_was_computed_before_set_has_no_gradient_for_it():
+    x = fl.rand(2, requires_grad=True)
+    edge = fl.autograd.graph.get_gradient_edge(x)
+    out = x.clone()
+    with fl.no_grad():
+        x.set_(fl.rand(2))
+    with pytest.raises(RuntimeError, match="not have been used in the graph"):
+        fl.autograd.grad(out.sum(), x)
+    fl.autograd.grad(out.sum(), edge)
