@@ -143,7 +143,8 @@ def mark_dynamic(
 
 
 def maybe_mark_dynamic(t: Any, index: Any) -> None:
-    mark_dynamic(t, index)
+    """Asks for one artifact for all sizes of a dimension, if the program allows it."""
+    _mark(t, index, "_dynamo_weak_dynamic", True)
 
 
 def mark_static(t: Any, index: Any = None) -> None:

@@ -55,6 +55,11 @@ class Settings:
         self.fullgraph = fullgraph
         self.dynamic = dynamic
         self.options = options or {}
+        self.guard_filter: Any = None  # a function of the program's that chooses which facts are guarded
+        if "guard_filter_fn" in (self.options.get("options") or {}):
+            own = dict(self.options["options"])
+            self.guard_filter = own.pop("guard_filter_fn")
+            self.options = {**self.options, "options": own}
         self.nested: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.nested_counts: dict[types.CodeType, int] = {}
         self.report: Report | None = None
@@ -199,9 +204,7 @@ class Unit:
             counters["frames"]["ok"] += 1
         except SkipFrame as skip:
             guarded_artifact = self._skip(skip.reason)
-        except GraphBreakError:
-            raise
-        except BackendError:
+        except (GraphBreakError, BackendError, exc.ConstraintViolationError):
             raise
         except Exception as error:
             if not config.suppress_errors:
@@ -259,7 +262,7 @@ class Unit:
         while attempts < 8:
             attempts += 1
             grad = _C.is_grad_enabled()
-            tracer = Tracer(breaks_at, self.settings.dynamic, frozenset(self.moving))
+            tracer = Tracer(breaks_at, self._dynamic(), frozenset(self.moving))
             tracer.builder.sizes.keep_data_in_graph(self.settings.fullgraph and self.settings.report is None)
             try:
                 frame = self._root(tracer, arguments)
@@ -292,11 +295,17 @@ class Unit:
                 raise SkipFrame(f"result cannot be rebuilt: {stop.record.title} {stop.detail}") from None
         raise SkipFrame("too many attempts")
 
+    def _dynamic(self) -> bool | None:
+        """Whether sizes and integers are symbols: True, False, or None for those that are seen to vary."""
+        dynamic = self.settings.dynamic
+        return True if dynamic is None and not config.assume_static_by_default else dynamic
+
     def _root(self, tracer: Tracer, arguments: tuple[Any, ...]) -> Frame:
         function = self.function
         if function.__code__.co_flags & _SUSPENDS:
             raise SkipFrame("a generator or coroutine; the functions that it calls are compiled")
         tracer.outside.guard_code(function)
+        tracer.outside.parameters = function.__code__.co_varnames
         frame = Frame(tracer, function.__code__, function.__globals__, function.__closure__)
         frame.root = True
         frame.function = function
@@ -395,6 +404,9 @@ class Unit:
                 BreakCode(rebuilder, frame, self._make_resume, nested).generate(frame.current)
             except Unsupported as stop:
                 raise SkipFrame(f"{cause.record.title}; {stop.record.title} {stop.detail}") from None
+        for traced in tracer.builder.inputs:
+            if isinstance(traced, TracedTensor):
+                tracer.builder.sizes.check_promises(traced)
         runner = self._run_backend(tracer, rebuilder)
         tracer.builder.sizes.forget_program()
         artifact, text = rebuilder.finish(
@@ -405,7 +417,7 @@ class Unit:
             None if tracer.effects.impure else self._replay(),
         )
         with disabled():  # what a subclass of Tensor answers about itself is no fact
-            description = guards.Builder(tracer).build()
+            description = guards.Builder(tracer, settings.guard_filter).build()
             told = guards.describe(tracer) if settings.report is not None or logs.enabled("guards") else []
         for node in tracer.builder.graph.nodes:
             node.meta.pop("source", None)  # its guards refer to the tensors and modules of the program

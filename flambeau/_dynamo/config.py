@@ -29,6 +29,13 @@ max_steps = 2_000_000
 # data (nonzero, unique, masks); nothing may depend on such numbers in Python. With fullgraph=True both are kept.
 capture_scalar_outputs = False
 capture_dynamic_output_shape_ops = False
+# Guard numbers by their value, always: otherwise those that changed become inputs of the graph.
+specialize_int = False
+specialize_float = False
+# False: sizes and integers of arguments are symbols from the first call on, as with dynamic=True.
+assume_static_by_default = True
+# Break the graph at operators of libraries that are not tagged as good for compilation.
+only_allow_pt2_compliant_ops = False
 # Raise errors inside the capture instead of running in plain Python.
 suppress_errors = True
 # False: compile() is the identity.

@@ -6,7 +6,7 @@ from flambeau._dynamo.backends import InvalidBackend
 from flambeau._dynamo.breaks import GraphBreakError
 
 __all__ = [
-    "BackendCompilerFailed", "FailOnRecompileLimitHit", "InternalTorchDynamoError", "InvalidBackend", "RecompileLimitExceeded",
+    "BackendCompilerFailed", "ConstraintViolationError", "FailOnRecompileLimitHit", "InternalTorchDynamoError", "InvalidBackend", "RecompileLimitExceeded",
     "TorchDynamoException", "TorchRuntimeError", "Unsupported", "UserError",
 ]  # fmt: skip
 
@@ -25,6 +25,10 @@ class TorchRuntimeError(RuntimeError):
 
 class BackendCompilerFailed(RuntimeError):
     """A backend of the program raised, and `config.suppress_errors` is off."""
+
+
+class ConstraintViolationError(RuntimeError):
+    """A size that was promised to vary does not: the program works for one value alone."""
 
 
 class RecompileError(RuntimeError):

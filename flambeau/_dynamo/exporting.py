@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flambeau as fl
+from flambeau._dynamo import config
 from flambeau._dynamo.full_graph import FullGraph, capture_full_graph
 from flambeau._dynamo.traced import TracedTensor
 from flambeau.fx.graph import Graph, _PyTreeCodeGen, _PyTreeInfo
@@ -43,8 +44,10 @@ def export(f: Callable[..., Any], *extra_args: Any, aten_graph: bool = False, **
         whole = capture_full_graph(f, args, kwargs)
         module = _module(f, whole, args, kwargs)
         if aten_graph:
-            # Numbers read from tensors stay in the graph.
-            mode = "symbolic" if whole.tracer.builder.sizes.env.stand_ins else "real"
+            # Numbers read from tensors stay in the graph, and sizes where the program asks for that.
+            static = options.get("assume_static_by_default", config.assume_static_by_default)
+            varies = not static or options.get("tracing_mode") == "symbolic"
+            mode = "symbolic" if varies or whole.tracer.builder.sizes.env.stand_ins else "real"
             module = fl.fx.experimental.proxy_tensor.make_fx(module, tracing_mode=mode)(*args, **kwargs)
         return ExportResult(module, [])
 

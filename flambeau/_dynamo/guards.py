@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from flambeau import _C
+from flambeau._dynamo.guard_filter import left_out
 from flambeau._dynamo.kinds import LITERALS
 from flambeau._dynamo.source import Source
 from flambeau._dynamo.trace import Tracer
@@ -53,9 +54,10 @@ class GuardTree(NamedTuple):
 
 
 class Builder:
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, choose: Any = None) -> None:
         self.tracer = tracer
         self.slots: dict[Source, int] = {}
+        self.left_out = left_out(tracer, choose) if choose is not None else set()
 
     def slot(self, source: Source) -> int:
         return self.slots.setdefault(source, len(self.slots))
@@ -63,8 +65,9 @@ class Builder:
     def build(self) -> GuardTree:
         outside = self.tracer.outside
         same = tuple((self.slot(a), self.slot(b)) for a, b in outside.relations)
-        members = dict.fromkeys(source for source in outside.distinct if _is_member(source))
-        others = dict.fromkeys(source for source in outside.distinct if source not in members)
+        apart = [source for source in outside.distinct if self.is_guarded(source)]
+        members = dict.fromkeys(source for source in apart if _is_member(source))
+        others = dict.fromkeys(source for source in apart if source not in members)
         many = len(members) + len(others) > 1
         distinct = tuple(self.slot(source) for source in others) if many else ()
         member_slots = tuple(self.slot(source) for source in members) if many else ()
@@ -77,6 +80,10 @@ class Builder:
             tuple(outside.functions.values()), self.classes(),
         )  # fmt: skip
 
+    def is_guarded(self, source: Source) -> bool:
+        """Whether something about a place is checked that the program did not leave out."""
+        return not self.left_out or any((source, key) not in self.left_out for key in source.checks)
+
     def classes(self) -> tuple[tuple[type, tuple[str, ...]], ...]:
         outside = self.tracer.outside
         facts = [(cls, SPECIAL_NAMES) for cls in outside.classes.values() if cls is not _C.Tensor]
@@ -84,7 +91,8 @@ class Builder:
 
     def node(self, source: Source, of_module: bool) -> GuardNode | None:
         """The node of a place; None when nothing below it is checked."""
-        is_module = ("module", None) in source.checks
+        kept = [check for key, check in source.checks.items() if (source, key) not in self.left_out]
+        is_module = ("module",) in kept
         is_table = source.kind == "instance" and of_module and source.key in _TABLES
         children = tuple(
             child
@@ -92,9 +100,9 @@ class Builder:
             if child is not None
         )
         slot = self.slots.get(source, -1)
-        if not children and not source.checks and slot < 0:
+        if not children and not kept and slot < 0:
             return None
-        checks = tuple(self.check(source, check) for check in source.checks.values())
+        checks = tuple(self.check(source, check) for check in kept)
         stable = of_module and (is_module or is_table or _is_fixed(source))
         key = "grad" if source.kind == "tensor_grad" else source.key
         return GuardNode(_ACCESS[source.kind], key, checks, children, source.describe(), slot, stable)

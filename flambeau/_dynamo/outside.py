@@ -11,6 +11,7 @@ import collections
 import enum
 import functools
 import gc
+import sys
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -58,6 +59,7 @@ class Outside:
         self.tracer = tracer
         self.dynamic = dynamic
         self.varying = varying  # places of numbers that changed between calls
+        self.parameters: tuple[str, ...] = ()  # names of the function's arguments
         self.sources = Sources()
         self.memo: dict[int, tuple[Any, Any]] = {}  # by id of an outside object: (object, value)
         self.known: dict[int, Known] = {}  # by id: outside objects that stand for themselves
@@ -80,6 +82,11 @@ class Outside:
         """The interpreter's value for an outside one, guarded."""
         cls = type(value)
         if cls in LITERALS:
+            if cls is int and self._is_listed(source):
+                return self._wrap_number(value, source)
+            if (cls is int and config.specialize_int) or (cls is float and config.specialize_float):
+                source.check("equals", value)
+                return value
             if self.varying and (cls is int or cls is float) and source.describe() in self.varying:
                 return self._wrap_number(value, source)
             if cls is float and _is_rate(source) and self.dynamic is not False:
@@ -180,12 +187,23 @@ class Outside:
             self.numbers[source] = known
         return known
 
+    def _is_listed(self, source: Source) -> bool:
+        """Whether the program named the place among those that vary."""
+        lists = sys.modules.get("flambeau.compiler.config")
+        if lists is None or not (lists.dynamic_sources or lists.unbacked_sources):
+            return False
+        from flambeau._dynamo import places
+
+        return places.is_listed(source, self.parameters)
+
     def _dynamic_dims(self, value: Any, source: Source) -> list[int]:
         """Sizes of arguments are symbols, those of parameters and other fixtures are numbers."""
+        if self._is_listed(source):
+            return list(range(value.ndim))
         if self.dynamic is False or wrappers.is_wrapper(type(value)):
             return []
         state = getattr(value, "__dict__", None) or {}
-        asked = state.get("_dynamo_dynamic", ())
+        asked = {*state.get("_dynamo_dynamic", ()), *state.get("_dynamo_weak_dynamic", ())}
         fixture = source.in_module or _rooted_in_constant(source) or is_parameter_class(type(value))
         if fixture or _is_optimizer_state(source):
             return sorted(d % value.ndim for d in asked)

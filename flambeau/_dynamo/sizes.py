@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flambeau import _C
 from flambeau._dynamo import config
+from flambeau._dynamo.exc import ConstraintViolationError
 from flambeau._dynamo.source import Source
 from flambeau._subclasses.fake_attributes import SymbolicSize
 from flambeau._subclasses.fake_data import new_number
@@ -61,6 +62,28 @@ class Sizes:
             slots[dim] = self.slots[atom] = len(self.slots)
             self.places[atom] = (source, dim)
         return fake, slots
+
+    def check_promises(self, traced: TracedTensor) -> None:
+        """Raises where a size that mark_dynamic() promised to vary was taken for a number."""
+        for dim, (least, most) in getattr(traced.real, "_dynamo_dynamic", {}).items():
+            dim %= traced.real.ndim
+            size = traced.real.shape[dim]
+            place = f"{traced.source.describe()}.size()[{dim}]" if traced.source else f"size()[{dim}]"
+            if not (least or 0) <= size <= (size if most is None else most):
+                raise ConstraintViolationError(
+                    f"[mark_dynamic] expected a size from {least} to {most} at {place}, got {size}: Constraints violated ({place})!"
+                )
+            slot = traced.slots[dim]
+            symbols = [atom for atom, own in self.slots.items() if own == slot]
+            if slot < 0 or not symbols:
+                continue
+            low, high = self.env.bounds(_symbol(symbols[0]))
+            if low == high:
+                raise ConstraintViolationError(
+                    f"[mark_dynamic] expected {place} to vary, as was promised, got a program for {low} alone: Constraints violated "
+                    f"({place})! You marked {place} as dynamic but your code specialized it to be a constant ({low}). Either remove the "
+                    "mark_dynamic or use a less strict API such as maybe_mark_dynamic."
+                )
 
     def keep_data_in_graph(self, whole: bool) -> None:
         """Lets numbers and sizes that depend on data be part of the graph, where that is wanted or all is to be one graph."""

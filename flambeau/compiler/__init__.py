@@ -69,7 +69,8 @@ def compile(
     if backend == "inductor" and (mode is not None or options):
         from flambeau._inductor import config
 
-        config.resolve(mode, options)  # mistakes show here, not at the first call
+        own = {name: value for name, value in (options or {}).items() if name != "guard_filter_fn"}
+        config.resolve(mode, own)  # mistakes show here, not at the first call
     extra = {name: value for name, value in (("mode", mode), ("options", options)) if value is not None}
     return compile_with(model, Settings(backend, fullgraph, dynamic, extra))
 
@@ -264,13 +265,38 @@ def set_enable_guard_collectives(enabled: bool) -> bool:
     return False
 
 
-def _keep(entries: Any) -> list[bool]:
-    return [False for _ in entries]
+# Functions for `options={"guard_filter_fn": ...}`: which facts about values are guarded. The program promises the others.
 
 
-skip_guard_on_inbuilt_nn_modules_unsafe = skip_guard_on_all_nn_modules_unsafe = _keep
-skip_guard_on_globals_unsafe = skip_all_guards_unsafe = keep_tensor_guards_unsafe = _keep
-keep_portable_guards_unsafe = _keep
+def skip_guard_on_inbuilt_nn_modules_unsafe(guard_entries: Any) -> list[bool]:
+    """Guards nothing that belongs to a layer of the library."""
+    return [not entry.orig_guard.source.is_unspecialized_builtin_nn_module() for entry in guard_entries]
+
+
+def skip_guard_on_all_nn_modules_unsafe(guard_entries: Any) -> list[bool]:
+    """Guards nothing that belongs to a module."""
+    return [not entry.orig_guard.source.is_unspecialized_nn_module() for entry in guard_entries]
+
+
+def keep_tensor_guards_unsafe(guard_entries: Any, keep_parameters: bool = False) -> list[bool]:
+    """Guards tensors alone; parameters only when asked."""
+    return [
+        entry.guard_type == "TENSOR_MATCH" and (keep_parameters or not entry.orig_guard.source.is_parameter)
+        for entry in guard_entries
+    ]
+
+
+def skip_guard_on_globals_unsafe(guard_entries: Any) -> list[bool]:
+    """Guards no global variables."""
+    return [not entry.is_global for entry in guard_entries]
+
+
+def skip_all_guards_unsafe(guard_entries: Any) -> list[bool]:
+    """Guards nothing."""
+    return [False for _ in guard_entries]
+
+
+keep_portable_guards_unsafe = keep_tensor_guards_unsafe
 _default_backend: str | Callable[..., Any] = "inductor"
 
 

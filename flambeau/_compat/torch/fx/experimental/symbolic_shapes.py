@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flambeau._compat import absent
+from flambeau._dynamo.exc import ConstraintViolationError as ConstraintViolationError
 from flambeau.ops.symbolic import DataDependentOutput, ShapeEnv, SymBool, SymFloat, SymInt, hint_of
 
 GuardOnDataDependentSymNode = DataDependentOutput
