@@ -165,7 +165,8 @@ _LAZY = {
             "_sparse_coo_tensor_unsafe _validate_sparse_compressed_tensor_args _validate_sparse_coo_tensor_args "
             "_validate_compressed_sparse_indices _convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo"
         ),
-        "sparse.products": "hspmm smm sspaddmm",
+        "sparse.broadcasting": "_sparse_broadcast_to",
+        "sparse.products": "hsmm hspmm saddmm smm sspaddmm",
         "storage": "UntypedStorage TypedStorage",
     }.items()
     for name in names.split()
@@ -200,6 +201,8 @@ def __getattr__(name: str) -> Any:
         return storages.LEGACY_CLASSES[storages._dtype_to_storage_type_map()[_C.get_default_dtype()]]
     elif name == "torch":  # programs write torch.torch by mistake
         value = sys.modules[__package__]
+    elif name[0] == "_" and name[1:2] != "_" and isinstance(inner := getattr(_module("_ops"), name, None), _C.Function):
+        value = inner  # operators that programs call although they are no part of the documented functions
     elif name[0].isupper() and hasattr(_C, name):  # torch has the classes of torch._C
         return getattr(_C, name)
     else:

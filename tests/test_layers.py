@@ -41,7 +41,6 @@ LAYERS = (
         "nested",
         "signal",
         "func",
-        "_tensor.quantized_types",
         "ao.quantized_tensor",
         "utils.checkpoint",
     ),

@@ -111,7 +111,7 @@ void set_requires_grad(const Tensor& t, bool requires_grad) {
              "[requires_grad_] expected a floating point or complex tensor (only Tensors of floating point "
              "and complex dtype can require "
              "gradients), got ",
-             name_of(t.dtype()));
+             name_of(t.dtype()), ": only Tensors of floating point dtype can require gradients");
     FL_CHECK(!t->inference || thread_state().inference_mode,
              "[requires_grad_] expected a tensor made outside inference mode, got an inference tensor: "
              "setting requires_grad=True on an inference "
@@ -589,11 +589,11 @@ void accumulate_grad(const Tensor& t, Tensor&& grad) {
       call_tensor(add_, m.grad, grad, int64_t(1));
   } else if (!m.grad.defined()) {
     // Keep it as it is when nobody else can see it.
-    const bool own = !track && grad->use_count() == 1 && owns_storage(grad) && is_dense(grad) &&
+    const bool own = !track && !t->sparse && grad->use_count() == 1 && owns_storage(grad) && is_dense(grad) &&
                      grad->python == nullptr && laid_out_like(grad, t);
     if (own)
       m.grad = std::move(grad);
-    else if (track || !(grad.is_cpu() || grad.device().type == DeviceType::CUDA) ||
+    else if (track || t->sparse || !(grad.is_cpu() || grad.device().type == DeviceType::CUDA) ||
              grad->keys.has(Key::Python))
       m.grad = call_tensor(clone, grad, Value());
     else {

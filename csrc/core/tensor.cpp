@@ -346,7 +346,8 @@ bool overlaps_partially(const Tensor& out, const Tensor& in) {
 int64_t wrap_dim(const char* op, int64_t d, int64_t ndim) {
   const int64_t n = ndim == 0 ? 1 : ndim;
   FL_CHECK_KIND(d >= -n && d < n, Index, "[", op, "] expected a dimension in the range [", -n, ", ", n - 1,
-                "], got ", d, ": Dimension out of range");
+                "], got ", d, ": Dimension out of range (expected to be in range of [", -n, ", ", n - 1,
+                "], but got ", d, ")");
   return d < 0 ? d + n : d;
 }
 

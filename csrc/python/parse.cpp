@@ -213,6 +213,11 @@ bool read(const Argument& arg, PyObject* o, Value& value, Arena& arena) {
     value = Value();
     return true;
   }
+  // Dimensions of a reduction: none are all, as an empty list says.
+  if (o == Py_None && arg.list && arg.type == ArgType::Int && arg.broadcast == 1 && arg.has_default) {
+    value = arg.default_value;
+    return true;
+  }
   if (!arg.list) return read_single(arg, o, value, arena);
   if (is_sequence(o)) {
     return read_list(arg, PySequence_Fast_ITEMS(o), PySequence_Fast_GET_SIZE(o), value, arena);

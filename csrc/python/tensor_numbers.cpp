@@ -208,7 +208,8 @@ int tensor_bool(PyObject* self) {
     if (overrides_slot(self)) return check(PyObject_IsTrue(overridden("__bool__", self).get()));
     const Tensor t = unwrap(self);
     FL_CHECK(t.numel() == 1, "[bool] expected one element (use any() or all()), got a tensor of shape ",
-             t.sizes());
+             t.sizes(), ": Boolean value of Tensor with ", t.numel() ? "more than one value" : "no values",
+             " is ambiguous");
     return item(t).to<bool>() ? 1 : 0;
   });
 }

@@ -33,12 +33,15 @@ _ASKED: dict[str, Callable[[], Any]] = {
         flambeau.is_autocast_enabled(device) for device in ("cpu", "cuda", "xpu", "mtia", "mps")
     ),
     "_is_fwd_grad_enabled": lambda: flambeau.autograd.forward_ad._is_fwd_grad_enabled(),
+    "_get_cpu_allow_fp16_reduced_precision_reduction": lambda: _permissions["half_sums"],
     "_get_deterministic_fill_uninitialized_memory": lambda: _deterministic().fill_uninitialized_memory,
     "_warn": lambda: _warn("Test message for TORCH_WARN", UserWarning),
     "_warn_deprecation": lambda: _warn("Test message for TORCH_WARN_DEPRECATION", DeprecationWarning),
 }
 # Functions of one argument that ask or tell another module.
+_permissions = {"half_sums": False}  # products of half types are summed in float32, whatever is permitted
 _TOLD: dict[str, Callable[[Any], Any]] = {
+    "_set_cpu_allow_fp16_reduced_precision_reduction": lambda mode: _permissions.update(half_sums=bool(mode)),
     "_set_fwd_grad_enabled": lambda mode: flambeau.autograd.forward_ad._set_fwd_grad_enabled(mode),
     "_set_deterministic_fill_uninitialized_memory": lambda mode: setattr(
         _deterministic(), "fill_uninitialized_memory", mode

@@ -194,7 +194,7 @@ class Outside:
             return False
         from flambeau._dynamo import places
 
-        return places.is_listed(source, self.parameters)
+        return places.is_listed(source, self.parameters, f"{lists.dynamic_sources},{lists.unbacked_sources}")
 
     def _dynamic_dims(self, value: Any, source: Source) -> list[int]:
         """Sizes of arguments are symbols, those of parameters and other fixtures are numbers."""

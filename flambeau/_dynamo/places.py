@@ -9,7 +9,6 @@ import functools
 import re
 
 from flambeau._dynamo.source import ARGUMENT, ATTRIBUTE, CELL, CONSTANT, DICT_ITEM, INSTANCE, ITEM, Source
-from flambeau.compiler import config
 
 
 def name_of(source: Source, parameters: tuple[str, ...]) -> str:
@@ -41,9 +40,9 @@ def _patterns(listed: str) -> tuple[str, ...]:
     return tuple(part for part in (one.strip() for one in listed.split(",")) if part)
 
 
-def is_listed(source: Source, parameters: tuple[str, ...]) -> bool:
-    """Whether the settings name a place among those whose values vary."""
-    patterns = _patterns(config.dynamic_sources) + _patterns(config.unbacked_sources)
+def is_listed(source: Source, parameters: tuple[str, ...], listed: str) -> bool:
+    """Whether a setting names a place among those whose values vary."""
+    patterns = _patterns(listed)
     if not patterns:
         return False
     name = name_of(source, parameters)

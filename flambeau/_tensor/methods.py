@@ -79,6 +79,8 @@ def new(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     from flambeau._tensor import legacy_new
 
     kwargs.setdefault("device", self.device)
+    if self.is_sparse and not args:
+        return fl.sparse_coo_tensor((0,), dtype=self.dtype, **kwargs)
     if self.is_sparse and args and isinstance(args[0], Tensor):
         return fl.sparse_coo_tensor(*args, **kwargs)
     if len(args) == 1 and isinstance(args[0], Tensor) and args[0].dim() > 0 and args[0].dtype != self.dtype:
@@ -155,7 +157,13 @@ def _of_sparse(error: Any, names: str) -> None:
 
         def method(self: Tensor, *args: Any, _name: str = name, **kwargs: Any) -> Any:
             if self.layout is _C.strided:
-                raise error(f"[{_name}] expected a sparse tensor, got a strided one")
+                kind = {"crow_indices": "row compressed ", "col_indices": "row compressed ", "values": ""}.get(
+                    _name, "coordinate "
+                )
+                kind = "column compressed " if _name in ("ccol_indices", "row_indices") else kind
+                raise error(
+                    f"[{_name}] expected a sparse tensor, got a strided one: {_name} expected sparse {kind}tensor layout but got Strided"
+                )
             from flambeau.sparse import methods
 
             return getattr(methods, _name)(self, *args, **kwargs)
@@ -222,6 +230,10 @@ def xpu(self: Tensor, device: Any = None, non_blocking: bool = False, memory_for
 @_method
 def _fix_weakref(self: Tensor) -> None:
     """Weak references stay right by themselves: an object lives as long as its tensor."""
+
+
+def _ambiguous(tensor: Tensor) -> str:
+    return f"Boolean value of Tensor with {'more than one value' if tensor.numel() else 'no values'} is ambiguous"
 
 
 @_method
@@ -637,7 +649,7 @@ def __complex__(self: Tensor) -> complex:
 @_method
 def is_nonzero(self: Tensor) -> bool:
     if self.numel() != 1:
-        raise RuntimeError(f"[is_nonzero] expected one element, got shape {tuple(self.shape)}")
+        raise RuntimeError(f"[is_nonzero] expected one element, got shape {tuple(self.shape)}: {_ambiguous(self)}")
     return bool(self.item())
 
 

@@ -198,7 +198,7 @@ class TracerBase:
     def iter(self, obj: Proxy) -> Iterator[Any]:
         """Called where Python iterates a proxy."""
         raise TraceError(
-            f"[fx] expected loops whose number of turns is known, got an iteration over {obj.node.name}"
+            f"[fx] expected loops whose number of turns is known, got an iteration over {obj.node.name}: Proxy object cannot be iterated"
             f"{describe_user_line()}; index a known number of items (x[0], x[1]), unpack into names, or wrap the function "
             "that loops with fx.wrap"
         )

@@ -15,7 +15,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C, _ops
 from flambeau._C import Tensor
-from flambeau.sparse import factories, kernels, products
+from flambeau.sparse import construction, factories, kernels, products, selecting, summing
 from flambeau.sparse.construction import (
     coalesce,
     coordinates,
@@ -54,7 +54,9 @@ def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: An
 
 def sum(input: Tensor, dim: Any = None, dtype: Any = None) -> Tensor:
     """The sum of all elements, or along some dimensions; sparse as long as a sparse dimension is left."""
-    return input.sum(dtype=dtype) if dim is None else input.sum(dim, dtype=dtype)
+    if not is_sparse(input):
+        return input.sum(dtype=dtype) if dim is None else input.sum(dim, dtype=dtype)
+    return summing.sum_of_elements(input, dim, dtype=dtype)
 
 
 def softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
@@ -79,16 +81,38 @@ def sampled_addmm(
     return result if out is None else out.copy_(result)
 
 
+def _check_diagonals(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any) -> None:
+    count = 1 if diagonals.dim() == 1 else diagonals.shape[0] if diagonals.dim() else 0
+    for holds, expected, got, words in (
+        (len(shape) == 2, "a shape of two sizes", tuple(shape), "Output shape must be 2d"),
+        (offsets.dim() <= 1, "offsets of at most one dimension", tuple(offsets.shape), "Offsets must be scalar or vector"),
+        (diagonals.dim() in (1, 2), "diagonals of one or two dimensions", tuple(diagonals.shape), "Diagonals must be vector or matrix"),
+        (
+            offsets.numel() == count, f"{count} offsets", offsets.numel(),
+            f"Number of diagonals ({count}) does not match the number of offsets ({offsets.numel()})",
+        ),
+        (
+            layout in (None, _C.sparse_coo, _C.sparse_csr, _C.sparse_csc), "a sparse layout", layout,
+            f"Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {construction.layout_name(layout)}",
+        ),
+        (
+            offsets.dtype == fl.int64, "offsets of int64", offsets.dtype,
+            f"Offset Tensor must have dtype Long but got {str(offsets.dtype).rpartition('.')[2].capitalize()}",
+        ),
+    ):  # fmt: skip
+        if not holds:
+            raise RuntimeError(f"[spdiags] expected {expected}, got {got}: {words}")
+    if offsets.unique().numel() != offsets.numel():
+        raise RuntimeError(
+            "[spdiags] expected distinct offsets, got repeated ones: Offset tensor contains duplicate values"
+        )
+
+
 def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) -> Tensor:
     """A sparse matrix with the given rows as its diagonals."""
+    _check_diagonals(diagonals, offsets, shape, layout)
     diagonals = diagonals.unsqueeze(0) if diagonals.dim() == 1 else diagonals
     offsets = offsets.reshape(-1)
-    if offsets.shape[0] != diagonals.shape[0]:
-        raise RuntimeError(f"[spdiags] expected {diagonals.shape[0]} offsets, got {offsets.shape[0]}")
-    if offsets.unique().numel() != offsets.numel():
-        raise RuntimeError("[spdiags] expected distinct offsets, got repeated ones")
-    if layout not in (None, _C.sparse_coo, _C.sparse_csr, _C.sparse_csc):
-        raise RuntimeError(f"[spdiags] expected a sparse layout, got {layout}")
     rows, columns = shape
     column = fl.arange(diagonals.shape[1]).expand(diagonals.shape)
     row = column - offsets.unsqueeze(1)

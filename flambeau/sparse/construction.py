@@ -24,6 +24,12 @@ COLUMNS = (_C.sparse_csc, _C.sparse_bsc)  # element after element, or block afte
 BLOCKED = (_C.sparse_bsr, _C.sparse_bsc)  # of blocks of elements
 
 
+def layout_name(layout: Any) -> str:
+    """A layout as PyTorch's errors call it."""
+    name = str(layout).rpartition(".")[2]
+    return "Strided" if name == "strided" else "Sparse" + name.removeprefix("sparse_").removesuffix("coo").capitalize()
+
+
 def is_sparse(t: Any) -> bool:
     """Whether t is a tensor made of parts, of whatever layout."""
     return isinstance(t, Tensor) and t.layout is not _C.strided
@@ -138,7 +144,7 @@ def gather(t: Tensor, indices: Tensor) -> Tensor:
     """The elements of a dense or sparse tensor at some coordinates; those that a sparse one lacks are zero."""
     dims = indices.shape[0]
     if not is_sparse(t):
-        flat = t.reshape(-1, *t.shape[dims:]) if dims else t.unsqueeze(0)
+        flat = t.reshape(math.prod(t.shape[:dims]), *t.shape[dims:]) if dims else t.unsqueeze(0)
         return flat.index_select(0, flat_places(indices, t.shape[:dims]))
     own, values = parts(t)
     if own.shape == indices.shape and own.data_ptr() == indices.data_ptr():
@@ -190,22 +196,26 @@ def sparse_coo_tensor(
         values = values.expand(indices.shape[1])
     dims, count = indices.shape
     if values.shape[0] != count:
-        raise RuntimeError(f"[sparse_coo_tensor] expected {count} values for the indices, got {values.shape[0]}")
+        raise RuntimeError(
+            f"[sparse_coo_tensor] expected {count} values for the indices, got {values.shape[0]}: indices and values must have same nnz, "
+            f"but got nnz from indices: {count}, nnz from values: {values.shape[0]}"
+        )
     if size is None:
-        if count == 0 and dims:
-            raise RuntimeError("[sparse_coo_tensor] expected a size beside no indices, got none")
-        largest = [int(row.max()) + 1 for row in indices]
+        largest = [int(row.max()) + 1 if count else 0 for row in indices]
         size = [*largest, *values.shape[1:]]
     size = [int(length) for length in size]
     if len(size) != dims + values.dim() - 1:
         raise RuntimeError(
-            f"[sparse_coo_tensor] expected {dims} sparse and {values.dim() - 1} dense dimensions, got size {tuple(size)}"
+            f"[sparse_coo_tensor] expected {dims} sparse and {values.dim() - 1} dense dimensions, got size {tuple(size)}: "
+            f"'len(size) == sparse_dim + dense_dim' is not satisfied: len(size) = {len(size)}, sparse_dim = {dims}, dense_dim = "
+            f"{values.dim() - 1}"
         )
     if any(length < 0 for length in size):
         raise RuntimeError(f"[sparse_coo_tensor] expected sizes that are not negative, got {tuple(size)}")
     if list(values.shape[1:]) != size[dims:]:
         raise RuntimeError(
-            f"[sparse_coo_tensor] expected values of shape {(count, *size[dims:])}, got {tuple(values.shape)}"
+            f"[sparse_coo_tensor] expected values of shape {(count, *size[dims:])}, got {tuple(values.shape)}: values has incorrect size, "
+            f"expected {[count, *size[dims:]]}, got {list(values.shape)}"
         )
     check_bounds("sparse_coo_tensor", indices, size)
     if is_coalesced and check_invariants:
@@ -223,7 +233,12 @@ def check_bounds(op: str, indices: Tensor, size: Sequence[int]) -> None:
         low, high = row.aminmax()
         if int(low) < 0 or int(high) >= length:
             raise RuntimeError(
-                f"[{op}] expected indices in [0, {length}) in dimension {dim}, got {int(low)} to {int(high)}"
+                f"[{op}] expected indices in [0, {length}) in dimension {dim}, got {int(low)} to {int(high)}: "
+                + (
+                    f"found negative index {int(low)} for dim {dim}"
+                    if int(low) < 0
+                    else f"size is inconsistent with indices: for dim {dim}, size is {length} but found index {int(high)}"
+                )
             )
 
 
@@ -231,7 +246,8 @@ def check_sorted(indices: Tensor, size: Sequence[int]) -> None:
     places = flat_places(indices, size[: indices.shape[0]])
     if bool((places.diff() <= 0).any()):
         raise RuntimeError(
-            "[sparse_coo_tensor] expected sorted and distinct indices with is_coalesced=True, got others"
+            "[sparse_coo_tensor] expected sorted and distinct indices with is_coalesced=True, got others: cannot set is_coalesced to "
+            "true if indices correspond to uncoalesced COO tensor"
         )
 
 

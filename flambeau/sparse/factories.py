@@ -67,6 +67,11 @@ def new_zeros(
     return fl.zeros(size, dtype=dtype, device=device, layout=layout)
 
 
+@kernel("zeros.out")
+def zeros_out(size: Any, *, out: Tensor, **options: Any) -> Tensor:
+    return _ops._sparse_assign_(out, zeros(size, out.dtype, out.layout, out.device))
+
+
 @kernel("fill_")
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Every element that is there, in a compressed layout; with zero, none is left."""

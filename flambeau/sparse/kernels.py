@@ -7,6 +7,7 @@ refuse sparse tensors. `register` hands the table to the dispatcher.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import flambeau as fl
 from flambeau import _C, _ops
 from flambeau._C import Tensor
 from flambeau.ops import tags
+from flambeau.sparse.broadcasting import broadcast_to
 from flambeau.sparse.construction import (
     BLOCKED,
     COLUMNS,
@@ -57,7 +59,7 @@ def writes(fn: Callable[..., Any]) -> Callable[..., Any]:
     def write(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         result = fn(self, *args, **kwargs)
         if not is_sparse(self):
-            return self.copy_(result)
+            return self.copy_(to_dense(result) if is_sparse(result) else result)
         if result.dtype != self.dtype:
             if not fl.can_cast(result.dtype, self.dtype):
                 names = [
@@ -105,7 +107,10 @@ def sparse_dims(t: Tensor) -> int:
 
 def wrapped(op: str, dim: int, dims: int) -> int:
     if not -dims <= dim < max(dims, 1):
-        raise IndexError(f"[{op}] expected a dimension in [{-dims}, {dims - 1}], got {dim}")
+        raise IndexError(
+            f"[{op}] expected a dimension in [{-dims}, {dims - 1}], got {dim}: Dimension out of range (expected to be in range of "
+            f"[{-dims}, {dims - 1}], but got {dim})"
+        )
     return dim % dims if dims else 0
 
 
@@ -151,7 +156,11 @@ def add_to_dense(self: Tensor, other: Tensor, alpha: Any) -> Tensor:
     dims = indices.shape[0]
     dtype = fl.result_type(self, values)
     values = (values if alpha == 1 else values * alpha).to(dtype)
-    flat = self.to(dtype).reshape(-1, *self.shape[dims:]) if dims else self.to(dtype).unsqueeze(0)
+    flat = (
+        self.to(dtype).reshape(math.prod(self.shape[:dims]), *self.shape[dims:])
+        if dims
+        else self.to(dtype).unsqueeze(0)
+    )
     return flat.index_add(0, flat_places(indices, self.shape[:dims]), values).reshape(self.shape)
 
 
@@ -163,7 +172,7 @@ def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     same_shape("add_", self, other)
     indices, values = parts(other)
     dims = indices.shape[0]
-    flat = self.view(-1, *self.shape[dims:]) if dims else self.unsqueeze(0)
+    flat = self.view(math.prod(self.shape[:dims]), *self.shape[dims:]) if dims else self.unsqueeze(0)
     flat.index_add_(0, flat_places(indices, self.shape[:dims]), values.to(self.dtype), alpha=alpha)
     return self
 
@@ -199,9 +208,12 @@ def mul(self: Tensor, other: Any) -> Tensor:
         sparse, dense = (self, other) if is_sparse(self) else (other, self)
         if sparse.dim() == 0:
             return to_dense(sparse) * dense
-        dense = dense.expand(sparse.shape)
+        shape = fl.broadcast_shapes(sparse.shape, dense.shape)
+        sparse, dense = broadcast_to(sparse, shape) if shape != sparse.shape else sparse, dense.expand(shape)
         indices, values = parts(sparse)
         return with_values(sparse, values * gather(dense, indices))
+    if self.dim() == 0 or other.dim() == 0:
+        return mul(self, to_dense(other)) if other.dim() == 0 else mul(to_dense(self), other)
     self, other = with_common_dense_sizes(self, other)
     same_shape("mul", self, other)
     (i, v), (j, w) = parts(self), parts(other)
@@ -226,6 +238,11 @@ def div(self: Tensor, other: Any) -> Tensor:
     return with_values(self, _ops._sparse_values(self) / other)
 
 
+@kernel("floor_divide")
+def floor_divide(self: Tensor, other: Any) -> Tensor:
+    return div_mode(self, other, rounding_mode="floor")
+
+
 @kernel("div.Tensor_mode", "divide.Tensor_mode")
 def div_mode(self: Tensor, other: Any, *, rounding_mode: Any) -> Tensor:
     if not is_sparse(self) or not is_number(other):
@@ -241,6 +258,7 @@ kernel("div.Tensor", "divide.Tensor", "true_divide.Tensor")(div)
 kernel("sub_.Tensor", "subtract_.Tensor")(writes(sub))
 kernel("mul_.Tensor", "multiply_.Tensor")(writes(mul))
 kernel("div_.Tensor", "divide_.Tensor", "true_divide_.Tensor")(writes(div))
+kernel("floor_divide_")(writes(floor_divide))
 
 
 def neg(self: Tensor) -> Tensor:
@@ -313,30 +331,6 @@ kernel("conj_physical.out")(writes_out(conj))
 # ---------------------------------------------------------------------------------------------- reductions
 
 
-@kernel("sum")
-def sum(self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    indices, values = parts(self)
-    dims = self.dim()
-    if dim is None or (isinstance(dim, Sequence) and len(dim) == 0):
-        return values.sum(dtype=dtype)
-    gone = {wrapped("sum", d, dims) for d in ([dim] if isinstance(dim, int) else dim)}
-    split = indices.shape[0]
-    inside = [d - split + 1 for d in sorted(gone) if d >= split]
-    values = values.sum(inside, keepdim=keepdim, dtype=dtype) if inside else values
-    if dtype is not None:
-        values = values.to(dtype)
-    elif not (values.is_floating_point() or values.is_complex()):
-        values = values.long()
-    remaining = [d for d in range(split) if d not in gone]
-    if not remaining and not keepdim:
-        return values.sum(0)
-    rows, size = indices[remaining], [self.shape[d] for d in remaining]
-    if keepdim:
-        rows = fl.stack([indices[d] if d not in gone else fl.zeros_like(indices[d]) for d in range(split)])
-        size = [1 if d in gone else self.shape[d] for d in range(split)]
-    return coalesce(_ops._sparse_coo(rows, values, [*size, *values.shape[1:]]))
-
-
 @kernel("any")
 def any(self: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     if dim is not None:
@@ -407,7 +401,10 @@ def log_softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
 
 def check_product(op: str, a: Tensor, b: Tensor) -> None:
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
-        raise RuntimeError(f"[{op}] expected (m, k) @ (k, n), got {tuple(a.shape)} @ {tuple(b.shape)}")
+        raise RuntimeError(
+            f"[{op}] expected (m, k) @ (k, n), got {tuple(a.shape)} @ {tuple(b.shape)}: mat1 and mat2 shapes cannot be multiplied "
+            f"({'x'.join(map(str, a.shape))} and {'x'.join(map(str, b.shape))})"
+        )
     for t in (a, b):
         if is_sparse(t) and sparse_dims(t) != 2:
             raise RuntimeError(f"[{op}] expected matrices without dense dimensions, got one with some")
@@ -498,14 +495,17 @@ def permute(self: Tensor, dims: Sequence[int]) -> Tensor:
         raise RuntimeError(f"[permute] expected each of {self.dim()} dimensions once, got {tuple(dims)}: {words}")
     split = sparse_dims(self)
     if set(order[:split]) != set(range(split)):
-        raise RuntimeError("[permute] expected sparse dimensions to stay before dense ones, got them mixed")
-    if order == list(range(self.dim())):
+        raise RuntimeError(
+            "[permute] expected sparse dimensions to stay before dense ones, got them mixed: transpositions between sparse and dense "
+            "dimensions are not allowed"
+        )
+    if list(dims) == list(range(self.dim())):
         return self
     if self.layout is not _C.sparse_coo:
         return _permute_compressed(self, order)
     indices, values = parts(self)
     inside = [0, *[d - split + 1 for d in order[split:]]]
-    coalesced = self.is_coalesced() and order[0] == 0
+    coalesced = self.is_coalesced() and dims[0] == 0  # and not its negative, as in PyTorch
     permuted = _ops._sparse_coo(indices[order[:split]], values.permute(inside), [self.shape[d] for d in order])
     return coalesce(permuted) if coalesced else permuted
 
@@ -605,30 +605,6 @@ def unbind(self: Tensor, dim: int = 0) -> list[Tensor]:
     return [select(self, dim, i) for i in range(self.shape[wrapped("unbind", dim, self.dim())])]
 
 
-@kernel("index_select")
-def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
-    self = to_coo(self)
-    dim = wrapped("index_select", dim, self.dim())
-    indices, values = parts(self)
-    split = indices.shape[0]
-    size = [*self.shape[:dim], index.numel(), *self.shape[dim + 1 :]]
-    if dim >= split:
-        return _ops._sparse_coo(indices, values.index_select(dim - split + 1, index), size, self.is_coalesced())
-    if index.numel() and (int(index.min()) < 0 or int(index.max()) >= self.shape[dim]):
-        raise IndexError(f"[index_select] expected indices in [0, {self.shape[dim]}), got one outside")
-    # The elements sorted by their place along dim; each index takes a run of them.
-    order = fl.argsort(indices[dim], stable=True)
-    places = indices[dim][order]
-    first, last = fl.searchsorted(places, index.long()), fl.searchsorted(places, index.long(), right=True)
-    lengths = last - first
-    target = fl.repeat_interleave(fl.arange(index.numel(), device=index.device), lengths)
-    begin = lengths.cumsum(0) - lengths
-    taken = order[fl.arange(target.shape[0], device=index.device) - begin[target] + first[target]]
-    rows = indices[:, taken]
-    rows = fl.cat([rows[:dim], target.unsqueeze(0), rows[dim + 1 :]])
-    return _ops._sparse_coo(rows, values.index_select(0, taken), size)
-
-
 @kernel("narrow_copy")
 def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     if not 0 <= dim < self.dim():
@@ -636,7 +612,7 @@ def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     start = start + self.shape[dim] if start < 0 else start
     if not 0 <= start <= start + length <= self.shape[dim]:
         raise RuntimeError(f"[narrow_copy] expected a range within {self.shape[dim]}, got {start} and {length}")
-    return index_select(self, dim, fl.arange(start, start + length, device=self.device))
+    return self.index_select(dim, fl.arange(start, start + length, device=self.device))
 
 
 @kernel("cat")
@@ -735,7 +711,14 @@ def zero_(self: Tensor) -> Tensor:
 
 
 @kernel("empty_like")
-def empty_like(self: Tensor, *, layout: Any = None, **options: Any) -> Tensor:
+def empty_like(self: Tensor, *, layout: Any = None, memory_format: Any = None, **options: Any) -> Tensor:
+    if layout is _C.strided:
+        return fl.empty_like(to_dense(self), memory_format=memory_format or _C.preserve_format, **options)
+    if memory_format is not None:
+        raise RuntimeError(
+            f"[empty_like] expected no memory format for a sparse tensor, got {memory_format}: memory format option is only supported by "
+            "strided tensors"
+        )
     if self.layout in COMPRESSED and layout not in (None, self.layout):
         raise RuntimeError(
             f"[empty_like] expected the layout {self.layout} of the tensor, got {layout}: empty_like with different sparse "
@@ -772,7 +755,7 @@ def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     if len(indexed) == 1 and indexed[0][1].dim() == 1:
         dim, places = indexed[0]
         places = places.nonzero().squeeze(1) if places.dtype == _C.bool else places
-        return index_select(self, dim, fl.where(places < 0, places + self.shape[dim], places))
+        return self.index_select(dim, fl.where(places < 0, places + self.shape[dim], places))
     raise NotImplementedError("[index] expected one vector of indices for a sparse tensor, got others")
 
 

@@ -15,7 +15,10 @@ from flambeau.sparse.construction import gather, is_sparse, parts, with_values
 
 def _coo(op: str, t: Tensor) -> None:
     if t.layout is not _C.sparse_coo:
-        raise RuntimeError(f"[{op}] expected a sparse coordinate tensor, got layout {t.layout}")
+        raise RuntimeError(
+            f"[{op}] expected a sparse coordinate tensor, got layout {t.layout}: {op} expected sparse coordinate tensor layout but got "
+            f"{construction.layout_name(t.layout)}"
+        )
 
 
 def coalesce(self: Tensor) -> Tensor:
@@ -31,13 +34,19 @@ def is_coalesced(self: Tensor) -> bool:
 def indices(self: Tensor) -> Tensor:
     _coo("indices", self)
     if not _ops._sparse_is_coalesced(self):
-        raise RuntimeError("[indices] expected a coalesced tensor, got an uncoalesced one; call coalesce() first")
+        raise RuntimeError(
+            "[indices] expected a coalesced tensor, got an uncoalesced one: Cannot get indices on an uncoalesced tensor, please call "
+            ".coalesce() first"
+        )
     return _ops._sparse_indices(self)
 
 
 def values(self: Tensor) -> Tensor:
     if self.layout is _C.sparse_coo and not _ops._sparse_is_coalesced(self):
-        raise RuntimeError("[values] expected a coalesced tensor, got an uncoalesced one; call coalesce() first")
+        raise RuntimeError(
+            "[values] expected a coalesced tensor, got an uncoalesced one: Cannot get values on an uncoalesced tensor, please call "
+            ".coalesce() first"
+        )
     return _ops._sparse_values(self)
 
 
@@ -71,7 +80,7 @@ def dense_dim(self: Tensor) -> int:
 
 def _compressed(op: str, t: Tensor, columns: bool) -> None:
     if t.layout not in construction.COMPRESSED or (t.layout in construction.COLUMNS) != columns:
-        kinds, layout_name = "column" if columns else "row", "Sparse" + str(t.layout).rpartition("_")[2].capitalize()
+        kinds, layout_name = "column" if columns else "row", construction.layout_name(t.layout)
         raise RuntimeError(
             f"[{op}] expected a tensor compressed by {'columns' if columns else 'rows'}, got layout {t.layout}: {op} expected sparse "
             f"{kinds} compressed tensor layout but got {layout_name}"

@@ -47,6 +47,9 @@ def hspmm(mat1: Tensor, mat2: Tensor) -> Tensor:
     return sparse_coo_tensor(rows.unsqueeze(0), product, (mat1.shape[0], mat2.shape[1]))
 
 
+hsmm = hspmm
+
+
 def smm(input: Tensor, mat: Tensor) -> Tensor:
     """The product of a sparse and a dense matrix, as a sparse matrix that holds every element."""
     return _all_elements(mm(input, mat))
@@ -58,6 +61,9 @@ def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha:
     if total is None:
         total = _all_elements(mm(mat1, mat2) * alpha) + to_coo(input) * beta
     return total if out is None else out.copy_(total)
+
+
+saddmm = sspaddmm
 
 
 def _all_elements(dense: Tensor) -> Tensor:

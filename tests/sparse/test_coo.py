@@ -295,8 +295,47 @@ def test_gradient_of_a_sparse_leaf_is_sparse():
     (2 * s.to_dense()).sum().backward()
     assert s.grad.is_sparse and s.grad.coalesce().values().tolist() == [11.0, 3.0, 11.0, 7.0]
     s.grad = None
-    s.sum().backward()
+    fl.sparse.sum(s).backward()
     assert s.grad.coalesce().values().tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("options", [{}, {"dim": 1}, {"dim": 0, "keepdim": True}])
+def test_the_sum_of_all_elements_has_a_dense_gradient(options):
+    s = sample(requires_grad=True)
+    total = s.sum(**options)
+    (total.to_dense() if total.is_sparse else total).sum().backward()
+    assert not s.grad.is_sparse and fl.equal(s.grad, fl.ones(s.shape, dtype=s.dtype))
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (3, 1, 5), (2, 4, 1)])
+def test_products_broadcast_dense_and_sparse(shape):
+    s, d = fl.randn(4, 5).to_sparse(), fl.randn(shape)
+    assert fl.allclose((s * d).to_dense(), s.to_dense() * d)
+    assert fl.allclose((d * s).to_dense(), s.to_dense() * d)
+
+
+def test_a_sparse_number_scales():
+    s, scale = fl.randn(4, 5).to_sparse(), fl.tensor(2.0).to_sparse()
+    assert fl.equal((s * scale).to_dense(), (scale * s).to_dense()) and fl.equal(
+        (s * scale).to_dense(), s.to_dense() * 2
+    )
+
+
+def test_a_dense_tensor_is_multiplied_in_place():
+    s, d = fl.randn(4, 5).to_sparse(), fl.randn(4, 5)
+    assert fl.equal(d.clone().mul_(s), d * s.to_dense())
+
+
+def test_slices_are_selected_from_the_end_as_well():
+    s = fl.randn(4, 5).to_sparse()
+    assert fl.equal(s.index_select(0, fl.tensor([-1, 0])).to_dense(), s.to_dense()[[-1, 0]])
+    with pytest.raises(IndexError, match="out of range"):
+        s.index_select(0, fl.tensor([4]))
+
+
+def test_zeros_are_written_to_a_sparse_out():
+    out = fl.eye(3).to_sparse()
+    assert fl.zeros((2, 3), out=out) is out and out.shape == (2, 3) and out._nnz() == 0
 
 
 @pytest.mark.parametrize("padding_idx", [None, 1])

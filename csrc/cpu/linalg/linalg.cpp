@@ -590,7 +590,8 @@ class Exponential {
 
 Tensor matrix_exp(const Tensor& self) {
   FL_CHECK(!is_integral(self.dtype(), true),
-           "[linalg.matrix_exp] expected a floating or complex tensor, got ", name_of(self.dtype()));
+           "[linalg.matrix_exp] expected a floating or complex tensor, got ", name_of(self.dtype()),
+           ": Expected a floating point or complex tensor as input");
   check_square("linalg.matrix_exp", self);
   const Tensor out = empty(self.sizes(), self.options());
   if (self.is_meta() || self.numel() == 0) return out;

@@ -18,11 +18,13 @@ inline void check_floating(const char* op, const Tensor& t) {
                 "] expected float32, float64 or complex, got ", name_of(t.dtype()));
 }
 inline void check_matrix(const char* op, const Tensor& t) {
-  FL_CHECK(t.dim() >= 2, "[", op, "] expected a tensor of at least two dimensions, got ", t.sizes());
+  FL_CHECK(t.dim() >= 2, "[", op, "] expected a tensor of at least two dimensions, got ", t.sizes(),
+           ": The input tensor A must have at least 2 dimensions.");
 }
 inline void check_square(const char* op, const Tensor& t) {
   check_matrix(op, t);
-  FL_CHECK(t.size(-1) == t.size(-2), "[", op, "] expected square matrices, got ", t.sizes());
+  FL_CHECK(t.size(-1) == t.size(-2), "[", op, "] expected square matrices, got ", t.sizes(),
+           ": A must be batches of square matrices, but they are ", t.size(-2), " by ", t.size(-1), " matrices");
 }
 inline void check_same(const char* op, const Tensor& a, const Tensor& b) {
   FL_CHECK(a.dtype() == b.dtype(), "[", op, "] expected tensors of one dtype, got ", name_of(a.dtype()),

@@ -44,3 +44,16 @@ __path__: list[str] = []  # the modules below are not files
 for _place in filter(None, _HOMES):
     sys.modules[f"{__name__}.{_place}"] = References(f"{__name__}.{_place}")
 sys.modules[f"{__name__}.nn"].__path__ = []
+
+
+def prod(a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """The product along some dimensions, of which the operator takes one."""
+    if dim is None or isinstance(dim, int):
+        return flambeau.prod(a, dtype=dtype) if dim is None else flambeau.prod(a, dim, keepdim, dtype=dtype)
+    rank = max(a.dim(), 1)
+    dims = [d % rank if -rank <= d < rank else d for d in dim] or list(range(a.dim()))
+    if len(set(dims)) != len(dims):
+        raise RuntimeError(f"[prod] expected each dimension once, got {tuple(dim)}: duplicate value in the list of dims")
+    for d in sorted(dims, reverse=True):
+        a = flambeau.prod(a, d, keepdim, dtype=dtype)
+    return a

@@ -162,7 +162,10 @@ def nanmean(
     self: fl.Tensor, dim: list[int] | None = None, keepdim: bool = False, *, dtype: fl.dtype | None = None
 ) -> fl.Tensor:
     if not (self.is_floating_point() or self.is_complex()):
-        raise RuntimeError(f"[nanmean] expected a floating point or complex dtype, got {self.dtype}")
+        raise RuntimeError(
+            f"[nanmean] expected a floating point or complex dtype, got {self.dtype}: nanmean(): expected input to have floating "
+            f"point or complex dtype but got {fl.empty(0, dtype=self.dtype).type().rpartition('.')[2].removesuffix('Tensor')}"
+        )
     counted = fl.logical_not(fl.isnan(self)).sum(dim, keepdim)
     if self.is_complex():
         total = fl.where(fl.isnan(self), fl.zeros_like(self), self).sum(dim, keepdim, dtype=dtype)

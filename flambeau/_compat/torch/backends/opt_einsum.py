@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Iterator
+
 from flambeau._compat.settings import fix
 
 enabled = True
@@ -13,3 +17,16 @@ def is_available() -> bool:
 
 
 fix(__name__, "enabled", "einsum always chooses the order of contraction itself", refuse=False)
+
+
+@contextlib.contextmanager
+def flags(enabled: bool | None = None, strategy: str | None = None) -> Iterator[None]:
+    """Other settings for a block. They change no result."""
+    module = sys.modules[__name__]
+    before = module.enabled, module.strategy
+    wanted = (before[0] if enabled is None else enabled, before[1] if strategy is None else strategy)
+    vars(module).update(enabled=wanted[0], strategy=wanted[1])
+    try:
+        yield
+    finally:
+        vars(module).update(enabled=before[0], strategy=before[1])

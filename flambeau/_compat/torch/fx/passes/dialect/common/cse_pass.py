@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from flambeau.fx.graph import Graph
 from flambeau.fx.graph_module import GraphModule
 from flambeau.fx.passes.cse import eliminate_common_subexpressions
 from flambeau.fx.passes.infra.pass_base import PassBase, PassResult
@@ -23,5 +24,8 @@ class CSEPass(PassBase):
         super().__init__()
 
     def call(self, graph_module: GraphModule) -> PassResult:
-        changed = eliminate_common_subexpressions(graph_module, lambda node: node.target in self.banned_ops)
-        return PassResult(graph_module, changed)
+        graph = Graph()
+        graph.output(graph.graph_copy(graph_module.graph, {}))
+        result = GraphModule(graph_module, graph)  # the one that was given stays as it is
+        changed = eliminate_common_subexpressions(result, lambda node: node.target in self.banned_ops)
+        return PassResult(result, changed)

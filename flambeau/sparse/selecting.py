@@ -1,0 +1,39 @@
+"""Some slices of a sparse tensor, in any order."""
+
+from __future__ import annotations
+
+import flambeau as fl
+from flambeau import _ops
+from flambeau._C import Tensor
+from flambeau.sparse.construction import parts, to_coo
+from flambeau.sparse.kernels import kernel, wrapped
+
+
+@kernel("index_select")
+def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    self = to_coo(self)
+    dim = wrapped("index_select", dim, self.dim())
+    indices, values = parts(self)
+    split = indices.shape[0]
+    size = [*self.shape[:dim], index.numel(), *self.shape[dim + 1 :]]
+    if dim >= split:
+        return _ops._sparse_coo(indices, values.index_select(dim - split + 1, index), size, self.is_coalesced())
+    length = self.shape[dim]
+    outside = index[(index < -length) | (index >= length)]
+    if outside.numel():
+        raise IndexError(
+            f"[index_select] expected indices in [{-length}, {length}), got {int(outside[0])}: index_select(): index contains "
+            f"{int(outside[0])} that is out of range for tensor of size {list(self.shape)} at dimension {dim}"
+        )
+    index = fl.where(index < 0, index + length, index)
+    # The elements sorted by their place along dim; each index takes a run of them.
+    order = fl.argsort(indices[dim], stable=True)
+    places = indices[dim][order]
+    first, last = fl.searchsorted(places, index.long()), fl.searchsorted(places, index.long(), right=True)
+    lengths = last - first
+    target = fl.repeat_interleave(fl.arange(index.numel(), device=index.device), lengths)
+    begin = lengths.cumsum(0) - lengths
+    taken = order[fl.arange(target.shape[0], device=index.device) - begin[target] + first[target]]
+    rows = indices[:, taken]
+    rows = fl.cat([rows[:dim], target.unsqueeze(0), rows[dim + 1 :]])
+    return _ops._sparse_coo(rows, values.index_select(0, taken), size)
