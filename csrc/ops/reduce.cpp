@@ -9,7 +9,8 @@ DeviceFunction<void(const ReduceCall&)> device::reduce{"reduction"};
 
 uint64_t reduced_dims(const char* op, const Tensor& self, std::optional<IntSpan> dims) {
   const int64_t nd = self.dim();
-  FL_CHECK(nd <= 64, "[", op, "] expected at most 64 dimensions, got ", nd, ": only tensors with up to 64 dims are supported");
+  FL_CHECK(nd <= 64, "[", op, "] expected at most 64 dimensions, got ", nd,
+           ": only tensors with up to 64 dims are supported");
   if (!dims || dims->empty()) return nd == 64 ? ~uint64_t(0) : (uint64_t(1) << nd) - 1;
   uint64_t mask = 0;
   for (int64_t d : *dims) {

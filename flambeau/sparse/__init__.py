@@ -15,7 +15,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C, _ops
 from flambeau._C import Tensor
-from flambeau.sparse import construction, factories, kernels, products, selecting, summing
+from flambeau.sparse import construction, factories, kernels, products, selecting, summing  # noqa: F401 (registers kernels)
 from flambeau.sparse.construction import (
     coalesce,
     coordinates,

@@ -24,7 +24,8 @@ inline void check_matrix(const char* op, const Tensor& t) {
 inline void check_square(const char* op, const Tensor& t) {
   check_matrix(op, t);
   FL_CHECK(t.size(-1) == t.size(-2), "[", op, "] expected square matrices, got ", t.sizes(),
-           ": A must be batches of square matrices, but they are ", t.size(-2), " by ", t.size(-1), " matrices");
+           ": A must be batches of square matrices, but they are ", t.size(-2), " by ", t.size(-1),
+           " matrices");
 }
 inline void check_same(const char* op, const Tensor& a, const Tensor& b) {
   FL_CHECK(a.dtype() == b.dtype(), "[", op, "] expected tensors of one dtype, got ", name_of(a.dtype()),

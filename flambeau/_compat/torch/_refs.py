@@ -53,7 +53,9 @@ def prod(a: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -
     rank = max(a.dim(), 1)
     dims = [d % rank if -rank <= d < rank else d for d in dim] or list(range(a.dim()))
     if len(set(dims)) != len(dims):
-        raise RuntimeError(f"[prod] expected each dimension once, got {tuple(dim)}: duplicate value in the list of dims")
+        raise RuntimeError(
+            f"[prod] expected each dimension once, got {tuple(dim)}: duplicate value in the list of dims"
+        )
     for d in sorted(dims, reverse=True):
         a = flambeau.prod(a, d, keepdim, dtype=dtype)
     return a

@@ -387,7 +387,9 @@ def _spectrum(A: fl.Tensor, hermitian: bool) -> fl.Tensor:
 
 def _check_matrix(op: str, A: fl.Tensor) -> None:
     if A.dim() < 2:
-        raise RuntimeError(f"[{op}] expected a tensor of at least two dimensions, got {tuple(A.shape)}: it must have at least 2 dimensions")
+        raise RuntimeError(
+            f"[{op}] expected a tensor of at least two dimensions, got {tuple(A.shape)}: it must have at least 2 dimensions"
+        )
 
 
 @composite("linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", out=True)  # fmt: skip
@@ -460,7 +462,9 @@ def _to(self: fl.Tensor, dtype: Any, op: str) -> fl.Tensor:
 
 def _check_norm_dtype(op: str, self: fl.Tensor) -> None:
     if not (self.is_floating_point() or self.is_complex()):
-        raise RuntimeError(f"[{op}] expected a floating or complex tensor, got {self.dtype}: Expected a floating point or complex tensor as input")
+        raise RuntimeError(
+            f"[{op}] expected a floating or complex tensor, got {self.dtype}: Expected a floating point or complex tensor as input"
+        )
 
 
 @composite("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", out=True)  # fmt: skip
@@ -588,7 +592,9 @@ def cond(self: fl.Tensor, p: Any = None) -> fl.Tensor:
         first, last = values.select(-1, 0), values.select(-1, -1)
         return fl.div(last, first) if p == -2 else fl.div(first, last)
     if self.size(-1) != self.size(-2):
-        raise RuntimeError(f"[{op}] expected square matrices for p={p}, got {tuple(self.shape)}: A must be batches of square matrices")
+        raise RuntimeError(
+            f"[{op}] expected square matrices for p={p}, got {tuple(self.shape)}: A must be batches of square matrices"
+        )
     if self.numel() == 0:
         return fl.zeros(self.shape[:-2], dtype=fl.abs(self).dtype, device=self.device)
     if p == "nuc":

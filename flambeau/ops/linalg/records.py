@@ -274,7 +274,9 @@ def is_vector(A: fl.Tensor, B: fl.Tensor) -> bool:
 
 def _solve(op: str, A: fl.Tensor, B: fl.Tensor, left: bool) -> tuple[fl.Tensor, fl.Tensor]:
     if A.dim() < 2 or A.size(-1) != A.size(-2):
-        raise RuntimeError(f"[{op}] expected square matrices, got {tuple(A.shape)}: A must be batches of square matrices")
+        raise RuntimeError(
+            f"[{op}] expected square matrices, got {tuple(A.shape)}: A must be batches of square matrices"
+        )
     vector = is_vector(A, B)
     if vector and not left:
         raise RuntimeError(
