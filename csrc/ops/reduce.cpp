@@ -111,7 +111,8 @@ void reduce_kernel(const Operator&, void* definition, KeySet, Value* args, Value
     for (int64_t d = 0; d < self.dim(); ++d)
       if (mask >> d & 1 && self->sizes[d] == 0) {
         FL_CHECK_KIND(!dims || dims->empty(), Index, "[", def.name,
-                      "] expected a reduced dimension that is not empty, got shape ", self.sizes());
+                      "] expected a reduced dimension that is not empty, got shape ", self.sizes(),
+                      ": Expected reduction dim ", d, " to have non-zero size.");
         fail(ErrorKind::Runtime, "[", def.name, "] expected a tensor that is not empty, got shape ",
              self.sizes(), "; pass dim to reduce a dimension that is not empty");
       }

@@ -32,7 +32,7 @@ Pair extreme(const char* op, const Tensor& self, int64_t dim, bool keepdim, Kind
   const uint64_t mask = self.dim() == 0 ? 0 : uint64_t(1) << d;
   FL_CHECK_KIND(self.dim() == 0 || self.size(d) > 0, Index, "[", op,
                 "] expected a reduced dimension that is not empty, got shape ", self.sizes(), " and dim ",
-                dim);
+                dim, ": Expected reduction dim ", d, " to have non-zero size.");
   const Dims sizes = reduced_sizes(self, mask, keepdim);
   const Tensor results[2] = {empty(sizes, self.options()), empty(sizes, {DType::Int64, self.device()})};
   if (!self.is_meta()) run(kind, self, mask, self.dtype(), nullptr, results, 2);

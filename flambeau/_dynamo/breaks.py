@@ -80,7 +80,8 @@ STORE = _record(
 ITERATOR = _record(
     9,
     "iteration over an iterator from outside",
-    "An iterator changes when it is read, and cannot be looked into without changing it.",
+    "An iterator changes when it is read, and cannot be looked into without changing it. Detected a method call to a "
+    "user-defined generator object.",
     "Pass a list or tuple.",
 )
 EXCEPTION = _record(

@@ -33,7 +33,7 @@ def dimension(dim: int, rank: int) -> int:
     dim = int(dim)
     rank = max(rank, 1)
     if not -rank <= dim < rank:
-        raise IndexError(f"[shape] expected a dimension in [{-rank}, {rank - 1}], got {dim}")
+        raise IndexError(f"[shape] expected a dimension in [{-rank}, {rank - 1}], got {dim}: Dimension out of range")
     return dim + rank if dim < 0 else dim
 
 

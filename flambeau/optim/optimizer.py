@@ -429,7 +429,8 @@ class Optimizer:
         if names:
             if len(names) != len(params):
                 raise ValueError(
-                    f"[{type(self).__name__}] expected names for all parameters or for none, got {len(names)} names for {len(params)}"
+                    f"[{type(self).__name__}] expected names for all parameters or for none, got {len(names)} names for {len(params)}: all optimizer "
+                    "params should be with/without names. Some param names are missing"
                 )
             param_group["params"], param_group["param_names"] = params, names
         if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):

@@ -404,7 +404,10 @@ def load(
         if "data.pkl" not in loader.reader:
             raise ArchiveError("[load] expected a checkpoint in zip format, got an archive without 'data.pkl'")
         if "constants.pkl" in loader.reader:
-            raise RuntimeError("[load] expected a checkpoint, got a TorchScript archive; torch.jit.load reads those")
+            raise RuntimeError(
+                "[load] expected a checkpoint, got a TorchScript archive: Cannot use ``weights_only=True`` with TorchScript archives passed to "
+                "``torch.load``; torch.jit.load reads those"
+            )
         data = loader.reader.read("data.pkl")
         if weights_only:
             return _safe.SafeUnpickler(data, loader.storage, encoding).load()

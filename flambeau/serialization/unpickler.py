@@ -467,7 +467,8 @@ class SafeUnpickler:
         if full.startswith("torch.") and full[6:] in _UNSUPPORTED_DTYPES:
             raise UnpicklingError(f"[load] expected a dtype that tensors can have here, got {full}")
         raise UnpicklingError(
-            f"[load] expected a checkpoint of tensors and plain values, got the global {full}. Nothing that a "
+            f"[load] expected a checkpoint of tensors and plain values, got the global {full}: Weights only load failed. "
+            f"Unsupported global: GLOBAL {full} was not an allowed global by default. Nothing that a "
             "checkpoint names is imported or called unless it is known to be harmless. If you trust it, allow it by "
             f"`torch.serialization.add_safe_globals([{name}])` or `with torch.serialization.safe_globals([{name}])`; "
             "if you trust the whole file, load it with `weights_only=False`, which runs any code the file asks for."

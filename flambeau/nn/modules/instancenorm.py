@@ -55,7 +55,10 @@ class _InstanceNorm(_NormBase):
         if channels != self.num_features:
             name = type(self).__name__
             if self.affine:
-                raise ValueError(f"[{name}] expected {self.num_features} channels, got {channels}")
+                raise ValueError(
+                    f"[{name}] expected {self.num_features} channels, got {channels}: expected input's size at dim={0 if single else 1} "
+                    f"to match num_features ({self.num_features}), but got: {channels}."
+                )
             import warnings
 
             warnings.warn(

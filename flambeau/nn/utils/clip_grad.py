@@ -40,7 +40,8 @@ def get_total_norm(
         total = fl.linalg.vector_norm(fl.stack(norms), norm_type)
         if error_if_nonfinite and not bool(total.isfinite()):
             raise RuntimeError(
-                f"[clip_grad_norm_] expected a finite norm of order {norm_type}, got {total.item()}; "
+                f"[clip_grad_norm_] expected a finite norm of order {norm_type}, got {total.item()}: The total norm of order {norm_type} "
+                "for gradients from `parameters` is non-finite, so it cannot be clipped; "
                 "pass error_if_nonfinite=False to scale by it all the same"
             )
     return total
@@ -105,7 +106,7 @@ def clip_grad_norm_(
         generator = not isinstance(parameters, (list, tuple, set, dict)) and iter(parameters) is parameters
         parameters = list(parameters)
         if generator and not parameters:
-            warnings.warn("[clip_grad_norm_] expected parameters, got an exhausted generator", stacklevel=2)
+            warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
     grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(parameters, max_norm, total, foreach)

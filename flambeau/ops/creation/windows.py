@@ -15,7 +15,7 @@ def _positions(name: str, length: int, periodic: bool, dtype: fl.dtype | None, o
     """0, 1, ... and the number of steps from the first to the last sample of a symmetric window."""
     dtype = dtype or fl.get_default_dtype()
     if not dtype.is_floating_point:
-        raise RuntimeError(f"[{name}] expected a floating dtype, got {dtype}")
+        raise RuntimeError(f"[{name}] expected a floating dtype, got {dtype}: only floating point dtypes are supported")
     if length < 0:
         raise RuntimeError(f"[{name}] expected a length that is not negative, got {length}")
     return fl.arange(length, dtype=dtype, **options), (length if periodic else length - 1)

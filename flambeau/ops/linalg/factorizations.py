@@ -504,7 +504,7 @@ def matrix_norm(
         raise RuntimeError(f"[{op}] expected two dimensions, got {tuple(dim)}")
     first, second = (_wrap(op, d, self.dim()) for d in dim)
     if first == second:
-        raise RuntimeError(f"[{op}] expected two different dimensions, got {tuple(dim)}")
+        raise RuntimeError(f"[{op}] expected two different dimensions, got {tuple(dim)}: dims must be different")
     if ord == "fro":
         return fl.linalg.vector_norm(self, 2, [first, second], keepdim, dtype=dtype)
     A = _to(self, dtype, op)
@@ -634,7 +634,7 @@ def vander(x: fl.Tensor, N: int | None = None, increasing: bool = False) -> fl.T
         raise RuntimeError(f"[vander] expected a vector, got {tuple(x.shape)}")
     count = x.size(0) if N is None else N
     if count < 0:
-        raise RuntimeError(f"[vander] expected N that is not negative, got {count}")
+        raise RuntimeError(f"[vander] expected N that is not negative, got {count}: N must be non-negative.")
     dtype = x.dtype if x.is_floating_point() or x.is_complex() else fl.int64
     ones = fl.ones((x.size(0), min(count, 1)), dtype=dtype, device=x.device)
     if count <= 1:

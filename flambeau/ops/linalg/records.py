@@ -329,7 +329,7 @@ def tensorinv(self: fl.Tensor, ind: int = 2) -> fl.Tensor:
     rows, cols = _product(first), _product(last)
     if rows != cols:
         raise RuntimeError(
-            f"[linalg.tensorinv] expected prod(shape[:ind]) == prod(shape[ind:]), got {shape} with ind={ind}"
+            f"[linalg.tensorinv] expected prod(shape[:ind]) == prod(shape[ind:]), got {shape} with ind={ind}: Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind])"
         )
     return fl.linalg.inv(self.reshape(rows, cols)).reshape([*last, *first])
 

@@ -45,7 +45,7 @@ def warn_broadcast(op: str, input: fl.Tensor, target: fl.Tensor) -> None:
     if input.shape != target.shape:
         warnings.warn(
             f"[{op}] expected input and target of one shape, got {tuple(input.shape)} and {tuple(target.shape)}; "
-            "they are broadcast, which is rarely meant",
+            "they are broadcast, which is rarely meant. Please ensure they have the same size.",
             stacklevel=3,
         )
 
@@ -225,7 +225,8 @@ def binary_cross_entropy(
     reduction = legacy_reduction(size_average, reduce, reduction)
     if input.shape != target.shape:
         raise ValueError(
-            f"[binary_cross_entropy] expected a target of shape {tuple(input.shape)}, got {tuple(target.shape)}"
+            f"[binary_cross_entropy] expected a target of shape {tuple(input.shape)}, got {tuple(target.shape)}: Using a target size "
+            f"({target.shape}) that is different to the input size ({input.shape}) is deprecated. Please ensure they have the same size."
         )
     if not target.is_floating_point():
         raise RuntimeError(
@@ -233,7 +234,7 @@ def binary_cross_entropy(
         )
     if input.device.type == "cpu" and input.numel() and not _probabilities(all_values(input)):
         raise RuntimeError(
-            "[binary_cross_entropy] expected all elements of input in [0, 1], got one outside; "
+            "[binary_cross_entropy] expected all elements of input in [0, 1], got one outside: all elements of input should be between 0 and 1; "
             "apply sigmoid first, or pass logits to binary_cross_entropy_with_logits"
         )
     loss = fl._ops._bce(input, target)
@@ -354,7 +355,7 @@ def gaussian_nll_loss(
                 compatible = False
             if not compatible:
                 raise ValueError(
-                    f"[gaussian_nll_loss] expected var to broadcast to {tuple(input.shape)}, got {tuple(var.shape)}"
+                    f"[gaussian_nll_loss] expected var to broadcast to {tuple(input.shape)}, got {tuple(var.shape)}: var is of incorrect size"
                 )
     reduction_number("gaussian_nll_loss", reduction)
     # The clamp is no part of the derivative.

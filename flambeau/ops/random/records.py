@@ -77,7 +77,7 @@ def check_std(std: fl.Tensor | float) -> None:
         if std.numel() and std.device.type != "meta" and not bool((all_values(std) >= 0).all()):
             raise RuntimeError("[normal] expected all elements of std >= 0, got a negative one")
     elif std < 0:
-        raise RuntimeError(f"[normal] expected std >= 0, got {std}")
+        raise RuntimeError(f"[normal] expected std >= 0, got {std}: normal expects std >= 0.0, but found std {std}")
 
 
 @composite("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", out=True)

@@ -196,7 +196,7 @@ def bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
     if self.numel():
         least, most = fl.stack(fl.aminmax(self)).tolist()
         if least < 0:
-            raise RuntimeError(f"[bincount] expected integers that are not negative, got {least}")
+            raise RuntimeError(f"[bincount] expected integers that are not negative, got {least}: bincount only supports 1-d non-negative integral inputs.")
         bins = max(bins, most + 1)
     at = self.to(fl.int64)
     if weights is None:
@@ -209,7 +209,7 @@ def bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
 @definition("histc")
 def histc(self: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
     if bins <= 0:
-        raise RuntimeError(f"[histc] expected a positive number of bins, got {bins}")
+        raise RuntimeError(f"[histc] expected a positive number of bins, got {bins}: bins must be > 0")
     if not self.is_floating_point():
         raise NotImplementedError(f"[histc] expected a floating point dtype, got {self.dtype}")
     # The range is of the CPU, where it is looked at without waiting again.
@@ -222,7 +222,7 @@ def histc(self: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
         low, high = low - 1, high + 1
     ends = float(low), float(high)
     if not all(map(math.isfinite, ends)):
-        raise RuntimeError(f"[histc] expected a finite range, got {ends[0]} to {ends[1]}")
+        raise RuntimeError(f"[histc] expected a finite range, got {ends[0]} to {ends[1]}: max must be larger than min")
     if ends[0] >= ends[1]:
         raise RuntimeError(f"[histc] expected max larger than min, got {ends[0]} to {ends[1]}")
     wide = fl.float64 if self.dtype is fl.float64 else fl.float32
