@@ -60,17 +60,17 @@ def left_out(
     """The checks that the program's function does not keep."""
     outside = tracer.outside
     modules = {known.source: known.value for known in outside.known.values()}
-    found = [
+    checks = [
         (place, key, check)
         for root in outside.sources.roots()
         for place in root.walk()
         for key, check in place.checks.items()
     ]
-    entries = [_entry(place, check, outside.parameters, modules) for place, _, check in found]
-    kept = list(choose(entries))
-    if len(kept) != len(entries):
-        raise RuntimeError(f"[compile] expected guard_filter_fn to return {len(entries)} booleans, got {len(kept)}")
-    return {(place, key) for (place, key, _), keep in zip(found, kept) if not keep}
+    entries = [_entry(place, check, outside.parameters, modules) for place, _, check in checks]
+    answers = list(choose(entries))
+    if len(answers) != len(entries):
+        raise RuntimeError(f"[compile] expected guard_filter_fn to return {len(entries)} booleans, got {len(answers)}")
+    return {(place, key) for (place, key, _), keep in zip(checks, answers) if not keep}
 
 
 def _entry(

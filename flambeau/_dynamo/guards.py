@@ -91,8 +91,8 @@ class Builder:
 
     def node(self, source: Source, of_module: bool) -> GuardNode | None:
         """The node of a place; None when nothing below it is checked."""
-        kept = [check for key, check in source.checks.items() if (source, key) not in self.left_out]
-        is_module = ("module",) in kept
+        guarded = [check for key, check in source.checks.items() if (source, key) not in self.left_out]
+        is_module = ("module",) in guarded
         is_table = source.kind == "instance" and of_module and source.key in _TABLES
         children = tuple(
             child
@@ -100,9 +100,9 @@ class Builder:
             if child is not None
         )
         slot = self.slots.get(source, -1)
-        if not children and not kept and slot < 0:
+        if not children and not guarded and slot < 0:
             return None
-        checks = tuple(self.check(source, check) for check in kept)
+        checks = tuple(self.check(source, check) for check in guarded)
         stable = of_module and (is_module or is_table or _is_fixed(source))
         key = "grad" if source.kind == "tensor_grad" else source.key
         return GuardNode(_ACCESS[source.kind], key, checks, children, source.describe(), slot, stable)

@@ -16,13 +16,13 @@ def without_fake_modes() -> Iterator[None]:
     from flambeau._subclasses.fake_tensor import FakeTensorMode
 
     modes = [_C._pop_torch_function_mode() for _ in range(_C._len_torch_function_stack())]
-    kept = [mode for mode in reversed(modes) if not isinstance(mode, FakeTensorMode)]
-    for mode in kept:
+    others = [mode for mode in reversed(modes) if not isinstance(mode, FakeTensorMode)]
+    for mode in others:
         _C._push_torch_function_mode(mode)
     try:
         yield
     finally:
-        for _ in kept:
+        for _ in others:
             _C._pop_torch_function_mode()
         for mode in reversed(modes):
             _C._push_torch_function_mode(mode)

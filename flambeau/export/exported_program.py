@@ -317,9 +317,9 @@ def _merge_getitems(graph_module: GraphModule) -> None:
     for node in list(graph_module.graph.nodes):
         if node.op != "call_function" or node.target is not operator.getitem:
             continue
-        kept = first.setdefault((node.args[0], node.args[1]), node)
-        if kept is not node:
-            node.replace_all_uses_with(kept)
+        first_item = first.setdefault((node.args[0], node.args[1]), node)
+        if first_item is not node:
+            node.replace_all_uses_with(first_item)
             graph_module.graph.erase_node(node)
     graph_module.recompile()
 

@@ -195,7 +195,9 @@ def _checked(leaves: list[Any], dims: list[int | None]) -> tuple[list[int | None
         checked.append(d % x.dim())
         sizes.add(x.shape[d])
     if not sizes:
-        raise ValueError("[vmap] expected at least one input to be batched, got in_dims=None for all: at least one Tensor has to be mapped over")
+        raise ValueError(
+            "[vmap] expected at least one input to be batched, got in_dims=None for all: at least one Tensor has to be mapped over"
+        )
     if len(sizes) > 1:
         raise ValueError(f"[vmap] expected one batch size, got {sorted(sizes)}")
     return checked, sizes.pop()

@@ -12,6 +12,11 @@ from typing import Any, Union
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau.ops.reductions import identities
+from flambeau.ops.reductions.identities import highest as _highest
+from flambeau.ops.reductions.identities import lowest as _lowest
+
+_reduction_identity = identities.reduction_identity
 
 Dim = Union[int, Sequence[int], None]
 
@@ -45,34 +50,6 @@ def _fill(input: Tensor, mask: Tensor | None, value: complex) -> Tensor:
     if mask.dim() > input.dim():
         raise IndexError(f"[masked] expected a mask of at most {input.dim()} dimensions, got {mask.dim()}")
     return fl.where(mask, input, fl.full((), value, dtype=input.dtype, device=input.device))
-
-
-def _reduction_identity(op_name: str, input: Tensor, *args: Any) -> Tensor | None:
-    """What may be put in place of an element without a change of a reduction of that name; None where nothing may."""
-    name, dtype = op_name.rpartition(".")[2], input.dtype
-    if name in ("mean", "var", "std"):
-        return None
-    if name in ("sum", "cumsum", "prod", "cumprod"):
-        value: Any = int(name in ("prod", "cumprod"))
-    elif name in ("amax", "argmax", "logaddexp", "logsumexp"):
-        value = complex(-INF) if dtype.is_complex and name == "logsumexp" else _lowest(dtype)
-    elif name in ("amin", "argmin"):
-        value = _highest(dtype)
-    elif name == "norm":
-        value = INF if args and args[0] == -INF else 0
-    elif name == "median":
-        value, dtype = float("nan"), dtype if dtype.is_floating_point else fl.float32
-    else:
-        raise NotImplementedError(f"[masked] expected a reduction with an identity, got {op_name} of {dtype}")
-    return fl.tensor(value, dtype=dtype, device=input.device)
-
-
-def _lowest(dtype: fl.dtype) -> float:
-    return -INF if dtype.is_floating_point else 0 if dtype == fl.bool else fl.iinfo(dtype).min
-
-
-def _highest(dtype: fl.dtype) -> float:
-    return INF if dtype.is_floating_point else 1 if dtype == fl.bool else fl.iinfo(dtype).max
 
 
 def _count(input: Tensor, mask: Tensor | None, dims: list[int], keepdim: bool) -> Tensor:

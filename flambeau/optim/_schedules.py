@@ -32,7 +32,9 @@ class _WithFunctions(LRScheduler):
             self.lr_lambdas = [lr_lambda] * n
         for fn in self.lr_lambdas:
             if not callable(fn):
-                raise TypeError(f"[{type(self).__name__}] expected a function for lr_lambda, got {type(fn).__name__}: lr_lambda should be a function")
+                raise TypeError(
+                    f"[{type(self).__name__}] expected a function for lr_lambda, got {type(fn).__name__}: lr_lambda should be a function"
+                )
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:

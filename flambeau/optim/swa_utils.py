@@ -179,7 +179,9 @@ class SWALR(LRScheduler):
         for group, lr in zip(optimizer.param_groups, for_groups("swa_lr", optimizer, swa_lr)):
             group["swa_lr"] = lr
         if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"[SWALR] expected anneal_strategy 'cos' or 'linear', got {anneal_strategy!r}: anneal_strategy must by one of 'cos' or 'linear'")
+            raise ValueError(
+                f"[SWALR] expected anneal_strategy 'cos' or 'linear', got {anneal_strategy!r}: anneal_strategy must by one of 'cos' or 'linear'"
+            )
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
             raise ValueError(f"[SWALR] expected an integer >= 0 for anneal_epochs, got {anneal_epochs!r}")
         self._anneal_strategy = anneal_strategy

@@ -249,7 +249,9 @@ class RNN(RNNBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
-            raise ValueError("[RNN] expected no proj_size, which only an LSTM has, got one: proj_size argument is only supported for LSTM, not RNN or GRU")
+            raise ValueError(
+                "[RNN] expected no proj_size, which only an LSTM has, got one: proj_size argument is only supported for LSTM, not RNN or GRU"
+            )
         if len(args) > 3:
             nonlinearity = args[3]
             args = (*args[:3], *args[4:])
@@ -278,7 +280,9 @@ class GRU(RNNBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
-            raise ValueError("[GRU] expected no proj_size, which only an LSTM has, got one: proj_size argument is only supported for LSTM, not RNN or GRU")
+            raise ValueError(
+                "[GRU] expected no proj_size, which only an LSTM has, got one: proj_size argument is only supported for LSTM, not RNN or GRU"
+            )
         super().__init__("GRU", *args, **kwargs)
 
     def forward(self, input: Any, hx: Tensor | None = None) -> Any:

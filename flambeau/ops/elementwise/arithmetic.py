@@ -300,7 +300,9 @@ def clamp(self: fl.Tensor, min: fl.Tensor | None = None, max: fl.Tensor | None =
         return fl.clamp_min(self, min)
     if max is not None:
         return fl.clamp_max(self, max)
-    raise RuntimeError("[clamp] expected at least one of min and max, got None for both: At least one of 'min' or 'max' must not be None")
+    raise RuntimeError(
+        "[clamp] expected at least one of min and max, got None for both: At least one of 'min' or 'max' must not be None"
+    )
 
 
 # ---------------------------------------------------------------- interpolation

@@ -130,7 +130,9 @@ def cross_entropy(
     reduction = legacy_reduction(size_average, reduce, reduction)
     number = reduction_number("cross_entropy", reduction)
     if not 0.0 <= label_smoothing <= 1.0:
-        raise RuntimeError(f"[cross_entropy] expected label_smoothing in [0, 1], got {label_smoothing}: label_smoothing must be between 0.0 and 1.0")
+        raise RuntimeError(
+            f"[cross_entropy] expected label_smoothing in [0, 1], got {label_smoothing}: label_smoothing must be between 0.0 and 1.0"
+        )
     if input.dim() == 0:
         raise RuntimeError("[cross_entropy] expected input with a dimension of classes, got a 0-d tensor")
     if target.shape == input.shape:

@@ -312,7 +312,9 @@ def multi_dot(tensors: list[fl.Tensor]) -> fl.Tensor:
     """The product of matrices in the order that needs the fewest multiplications; vectors may stand at the ends."""
     count = len(tensors)
     if count < 2:
-        raise RuntimeError(f"[linalg.multi_dot] expected at least two tensors, got {count}: multi_dot(): expected at least 2 tensors but got {count}")
+        raise RuntimeError(
+            f"[linalg.multi_dot] expected at least two tensors, got {count}: multi_dot(): expected at least 2 tensors but got {count}"
+        )
     for i, t in enumerate(tensors):
         allowed = (1, 2) if i in (0, count - 1) else (2,)
         if t.dim() not in allowed:

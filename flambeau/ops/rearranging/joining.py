@@ -93,10 +93,14 @@ def meshgrid(tensors: list[fl.Tensor], *, indexing: str | None = None) -> tuple[
     if not tensors:
         raise RuntimeError("[meshgrid] expected at least one tensor, got none")
     if indexing not in (None, "ij", "xy"):
-        raise RuntimeError(f"[meshgrid] expected indexing to be 'ij' or 'xy', got {indexing!r}: indexing must be one of \"xy\" or \"ij\"")
+        raise RuntimeError(
+            f"[meshgrid] expected indexing to be 'ij' or 'xy', got {indexing!r}: indexing must be one of \"xy\" or \"ij\""
+        )
     for t in tensors:
         if t.dim() > 1:
-            raise RuntimeError(f"[meshgrid] expected 0-d or 1-d tensors, got shape {tuple(t.shape)}: Expected 0D or 1D tensor")
+            raise RuntimeError(
+                f"[meshgrid] expected 0-d or 1-d tensors, got shape {tuple(t.shape)}: Expected 0D or 1D tensor"
+            )
         if t.dtype != tensors[0].dtype or t.device != tensors[0].device:
             what = "dtype" if t.dtype != tensors[0].dtype else "device"
             raise RuntimeError(

@@ -217,7 +217,9 @@ def pad(input: fl.Tensor, pad: list[int], mode: str = "constant", value: float |
         size = input.shape[dim]
         most = {"reflect": size - 1, "circular": size, "replicate": max(low, high)}[mode]
         if max(low, high) > most:
-            raise RuntimeError(f"[pad] expected paddings of at most {most} at dimension {dim}, got {low} and {high}: Padding size should be less than the corresponding input dimension")
+            raise RuntimeError(
+                f"[pad] expected paddings of at most {most} at dimension {dim}, got {low} and {high}: Padding size should be less than the corresponding input dimension"
+            )
         if (size + low + high <= 0 and mode != "circular") or size + low + high < 0:
             raise RuntimeError(f"[pad] expected a positive size at dimension {dim}, got {size} with {low} and {high}")
     if mode == "circular" and min(pad) < 0:

@@ -196,7 +196,9 @@ def bincount(self: Any, weights: Any = None, minlength: int = 0) -> Any:
     if self.numel():
         least, most = fl.stack(fl.aminmax(self)).tolist()
         if least < 0:
-            raise RuntimeError(f"[bincount] expected integers that are not negative, got {least}: bincount only supports 1-d non-negative integral inputs.")
+            raise RuntimeError(
+                f"[bincount] expected integers that are not negative, got {least}: bincount only supports 1-d non-negative integral inputs."
+            )
         bins = max(bins, most + 1)
     at = self.to(fl.int64)
     if weights is None:

@@ -131,7 +131,9 @@ def _quantile(name: str, x: fl.Tensor, q: Any, dim: int | None, keepdim: bool, h
     if how not in INTERPOLATIONS:
         raise RuntimeError(f"[{name}] expected interpolation to be one of {INTERPOLATIONS}, got {how!r}")
     if x.numel() == 0:
-        raise RuntimeError(f"[{name}] expected a tensor that is not empty, got shape {tuple(x.shape)}: {name}() input tensor must be non-empty")
+        raise RuntimeError(
+            f"[{name}] expected a tensor that is not empty, got shape {tuple(x.shape)}: {name}() input tensor must be non-empty"
+        )
     if isinstance(q, fl.Tensor):
         if q.dim() > 1:
             raise RuntimeError(f"[{name}] expected q to be a number or a 1-d tensor, got {q.dim()} dimensions")

@@ -95,7 +95,9 @@ class DataLoader(Generic[_T_co]):
         in_order: bool = True,
     ) -> None:
         if num_workers < 0:
-            raise _refuse(f"num_workers of at least 0, got {num_workers}: num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
+            raise _refuse(
+                f"num_workers of at least 0, got {num_workers}: num_workers option should be non-negative; use num_workers=0 to disable multiprocessing."
+            )
         if timeout < 0:
             raise _refuse(f"a timeout of at least 0, got {timeout}")
         if num_workers == 0 and prefetch_factor is not None:

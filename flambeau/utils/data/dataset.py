@@ -101,7 +101,9 @@ class StackDataset(Dataset[Any]):
         parts = args or tuple(kwargs.values())
         self._length = len(parts[0])  # type: ignore[arg-type]
         if any(len(part) != self._length for part in parts):  # type: ignore[arg-type]
-            raise ValueError(f"[StackDataset] expected datasets of equal length, got {[len(p) for p in parts]}: Size mismatch between datasets")  # type: ignore[arg-type]
+            raise ValueError(
+                f"[StackDataset] expected datasets of equal length, got {[len(p) for p in parts]}: Size mismatch between datasets"
+            )  # type: ignore[arg-type]
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(self.datasets, dict):
@@ -125,7 +127,9 @@ def _samples(dataset: Any, indices: list[Any]) -> list[Any]:
         return [dataset[i] for i in indices]
     items = fetch(indices)
     if len(items) != len(indices):
-        raise ValueError(f"[StackDataset] expected {len(indices)} samples of __getitems__, got {len(items)}: Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)}")
+        raise ValueError(
+            f"[StackDataset] expected {len(indices)} samples of __getitems__, got {len(items)}: Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)}"
+        )
     return items
 
 
@@ -191,7 +195,9 @@ class ChainDataset(IterableDataset[Any]):
     def _streams(self) -> Iterator[Any]:
         for dataset in self.datasets:
             if not isinstance(dataset, IterableDataset):
-                raise AssertionError(f"[ChainDataset] expected IterableDatasets, got {type(dataset).__name__}: ChainDataset only supports IterableDataset")
+                raise AssertionError(
+                    f"[ChainDataset] expected IterableDatasets, got {type(dataset).__name__}: ChainDataset only supports IterableDataset"
+                )
             yield dataset
 
     def __iter__(self) -> Iterator[Any]:

@@ -36,7 +36,9 @@ class DistributedSampler(Sampler[int]):
         num_replicas = _from_group("get_world_size") if num_replicas is None else num_replicas
         rank = _from_group("get_rank") if rank is None else rank
         if not 0 <= rank < num_replicas:
-            raise ValueError(f"[DistributedSampler] expected a rank in [0, {num_replicas - 1}], got {rank}: Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
+            raise ValueError(
+                f"[DistributedSampler] expected a rank in [0, {num_replicas - 1}], got {rank}: Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]"
+            )
         self.dataset, self.num_replicas, self.rank = dataset, num_replicas, rank
         self.epoch = 0
         self.drop_last, self.shuffle, self.seed = drop_last, shuffle, seed

@@ -75,12 +75,12 @@ def register_dataclass_as_pytree_node(
     names = [field.name for field in dataclasses.fields(cls) if field.init]
 
     def flatten(value: Any) -> tuple[list[Any], Any]:
-        kept = [name for name in names if return_none_fields or getattr(value, name) is not None]
-        return [getattr(value, name) for name in kept], [kept, [name for name in names if name not in kept]]
+        fields = [name for name in names if return_none_fields or getattr(value, name) is not None]
+        return [getattr(value, name) for name in fields], [fields, [name for name in names if name not in fields]]
 
     def unflatten(values: Any, context: Any) -> Any:
-        kept, none = context
-        return cls(**dict(zip(kept, values, strict=True)), **dict.fromkeys(none))
+        fields, none = context
+        return cls(**dict(zip(fields, values, strict=True)), **dict.fromkeys(none))
 
     _pytree.register_pytree_node(
         cls,
