@@ -6,7 +6,6 @@ from math import inf
 from typing import Any
 
 import flambeau as fl
-from flambeau import Tensor
 
 
 def lowest(dtype: fl.dtype) -> float:
@@ -17,7 +16,7 @@ def highest(dtype: fl.dtype) -> float:
     return inf if dtype.is_floating_point else 1 if dtype == fl.bool else fl.iinfo(dtype).max
 
 
-def reduction_identity(op_name: str, input: Tensor, *args: Any) -> Tensor | None:
+def reduction_identity(op_name: str, input: fl.Tensor, *args: Any) -> fl.Tensor | None:
     """What may be put in place of an element without a change of a reduction of that name; None where nothing may."""
     name, dtype = op_name.rpartition(".")[2], input.dtype
     if name in ("mean", "var", "std"):
