@@ -108,11 +108,6 @@ class ListOptimizer(Optimizer):
                 raise RuntimeError("[optim] expected fused without differentiable, got both")
             if options["foreach"]:
                 raise RuntimeError("[optim] expected fused or foreach, got both")
-            if any(p.is_meta for group in self.param_groups for p in group["params"]):
-                raise RuntimeError(
-                    "[optim] expected parameters with data for fused, got some on the meta device: `fused=True` requires all the "
-                    "params to be floating point Tensors of supported devices"
-                )
             self._step_supports_amp_scaling = True
 
     def _state_names(self, group: dict[str, Any]) -> tuple[str, ...]:
@@ -174,6 +169,11 @@ class ListOptimizer(Optimizer):
                     for key, value in self._initial_state(group, p).items():
                         self.state[p].setdefault(key, value)
                 params, grads, states, fresh, flags = _C._gather_state(group["params"], self.state, names)
+            if group.get("fused") and params and params[0].is_meta:
+                raise RuntimeError(
+                    "[optim] expected parameters with data for fused, got some on the meta device: `fused=True` requires all the "
+                    "params to be floating point Tensors of supported devices"
+                )
             if getattr(self, "grad_scale", None) is not None:
                 fl._foreach_div_(grads, self.grad_scale)
             self._update(group, [params, grads, *states], flags)

@@ -152,7 +152,8 @@ class LRScheduler:
             if not hasattr(self.optimizer.step, "_wrapped_by_lr_sched"):
                 warnings.warn(
                     "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
-                    "Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`.",
+                    "Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. See "
+                    "https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
                     UserWarning,
                     stacklevel=2,
                 )
@@ -160,7 +161,7 @@ class LRScheduler:
                 warnings.warn(
                     "Detected call of `lr_scheduler.step()` before `optimizer.step()`. Call them in the opposite "
                     "order: `optimizer.step()` before `lr_scheduler.step()`; otherwise the first value of the "
-                    "learning rate schedule is skipped.",
+                    "learning rate schedule is skipped. See https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate",
                     UserWarning,
                     stacklevel=2,
                 )

@@ -1,5 +1,6 @@
 """Learning rate schedules: how an optimizer's learning rate changes from epoch to epoch."""
 
+from flambeau.optim._schedule import EPOCH_DEPRECATION_WARNING as EPOCH_DEPRECATION_WARNING
 from flambeau.optim._schedule import LRScheduler, _LRScheduler
 from flambeau.optim._schedules import (
     ConstantLR,

@@ -435,5 +435,7 @@ class Optimizer:
             param_group["params"], param_group["param_names"] = params, names
         if self.param_groups and ("param_names" in param_group) != ("param_names" in self.param_groups[0]):
             raise ValueError(
-                f"[{type(self).__name__}] expected names in all parameter groups or in none, got a group that differs"
+                f"[{type(self).__name__}] expected names in all parameter groups or in none, got a group that differs: all optimizer "
+                "param groups should be with/without names. cannot add param group "
+                f"{'with' if 'param_names' in param_group else 'without'} names to the optimizer"
             )
