@@ -155,6 +155,7 @@ _LAZY = {
         "futures": "Future",
         "jit": "ScriptModule",
         "nested._internal.nested_tensor": "jagged",
+        "ops.as_aten.beside_records": "_unique _unique2 unique_dim",
         "ops.as_aten.tags": "Tag",
         "ops.symbolic.numbers": ("SymInt SymFloat SymBool sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum"),
         "quasirandom": "SobolEngine",

@@ -413,9 +413,8 @@ void check_view_write(const Meta& m, const char* op, bool tracked) {
 // Whether someone wrote to the base of a view since its history was made.
 static bool outdated(const Tensor& t, const Meta& m) {
   return m.base.defined() && m.origin != ViewOrigin::NoGrad && m.origin != ViewOrigin::CustomFunction &&
-         !t->inference && m.view_version != t->version() &&
-         m.base.requires_grad() && meta_of(m.base)->grad_fn &&
-         (is_floating(t.dtype()) || is_complex(t.dtype()));
+         !t->inference && m.view_version != t->version() && m.base.requires_grad() &&
+         meta_of(m.base)->grad_fn && (is_floating(t.dtype()) || is_complex(t.dtype()));
 }
 
 Ref<Node> grad_fn_of(const Tensor& t) {

@@ -135,7 +135,8 @@ Tensor interpolate(const Tensor& self, IntSpan output_size, std::string_view mod
   const int ndim =
       set_axes(self.sizes(), output_size, mode, align_corners, factors, antialias, t, self.is_cpu(), axes);
   FL_CHECK_KIND(is_floating(t) || t == DType::UInt8, NotImplemented,
-                "[interpolate] expected a floating dtype or uint8, got ", name_of(t), ": it is not implemented for it");
+                "[interpolate] expected a floating dtype or uint8, got ", name_of(t),
+                ": it is not implemented for it");
   Dims sizes(self.sizes());
   for (int d = 0; d < ndim; ++d) sizes[2 + d] = output_size[d];
   const bool last = prefers_channels_last(self);

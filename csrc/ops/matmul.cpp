@@ -315,7 +315,8 @@ const char* flatten_hint(IntSpan sizes, int64_t features) {
 
 // x @ weight.T + bias over the last dimension of x; leading dimensions are flattened into rows.
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  FL_CHECK(input.dim() > 0, "[linear] expected an input with at least one dimension, got ", input.sizes(), ": both arguments to linear need to be at least 1D");
+  FL_CHECK(input.dim() > 0, "[linear] expected an input with at least one dimension, got ", input.sizes(),
+           ": both arguments to linear need to be at least 1D");
   FL_CHECK(weight.dim() == 1 || weight.dim() == 2,
            "[linear] expected a weight of one or two dimensions, got ", weight.sizes());
   FL_CHECK(weight.dim() == 2 || !bias.defined() || bias.dim() == 0 || input.dim() != 2,

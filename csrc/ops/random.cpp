@@ -83,7 +83,8 @@ Tensor uniform_(const Tensor& self, double from, double to, Opaque* generator) {
   const double most = largest(self.dtype());
   FL_CHECK(from >= -most && from <= most && to >= -most && to <= most, "[uniform_] expected bounds that ",
            name_of(self.dtype()), " can hold, got ", from, " and ", to);
-  FL_CHECK(from <= to, "[uniform_] expected from <= to, got ", from, " and ", to, ": uniform_ expects to return a [from, to) range");
+  FL_CHECK(from <= to, "[uniform_] expected from <= to, got ", from, " and ", to,
+           ": uniform_ expects to return a [from, to) range");
   FL_CHECK(to - from <= most, "[uniform_] expected a range that ", name_of(self.dtype()), " can hold, got ",
            from, " to ", to);
   RandomParams p;
@@ -95,7 +96,8 @@ Tensor uniform_(const Tensor& self, double from, double to, Opaque* generator) {
 
 Tensor normal_(const Tensor& self, double mean, double std, Opaque* generator) {
   check_floating("normal_", self, true);
-  FL_CHECK(std >= 0.0, "[normal_] expected std >= 0, got ", std, ": normal expects std >= 0.0, but found std ", std);
+  FL_CHECK(std >= 0.0, "[normal_] expected std >= 0, got ", std,
+           ": normal expects std >= 0.0, but found std ", std);
   RandomParams p;
   p.a = mean;
   p.b = is_complex(self.dtype()) ? std / std::sqrt(2.0) : std;

@@ -47,7 +47,8 @@ Tensor reshape(const Tensor& self, IntSpan shape) {
 
 Tensor flatten(const Tensor& self, int64_t start_dim, int64_t end_dim) {
   const int64_t a = wrap_dim("flatten", start_dim, self.dim()), b = wrap_dim("flatten", end_dim, self.dim());
-  FL_CHECK(a <= b, "[flatten] expected start_dim not after end_dim, got ", start_dim, " and ", end_dim, ": start_dim cannot come after end_dim");
+  FL_CHECK(a <= b, "[flatten] expected start_dim not after end_dim, got ", start_dim, " and ", end_dim,
+           ": start_dim cannot come after end_dim");
   if (self.dim() == 0) return reshape(self, {1});
   if (a == b) return self;
   Dims sizes;

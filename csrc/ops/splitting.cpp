@@ -62,7 +62,8 @@ constexpr int64_t kMostParts = int64_t(1)
 
 std::vector<Tensor> chunk(const Tensor& self, int64_t chunks, int64_t dim) {
   FL_CHECK(self.dim() > 0, "[chunk] expected a tensor with dimensions, got a 0-d tensor");
-  FL_CHECK(chunks > 0, "[chunk] expected a number of chunks greater than zero, got ", chunks, ": chunk expects `chunks` to be greater than 0");
+  FL_CHECK(chunks > 0, "[chunk] expected a number of chunks greater than zero, got ", chunks,
+           ": chunk expects `chunks` to be greater than 0");
   const int64_t d = wrap_dim("chunk", dim, self.dim()), n = self.size(d);
   FL_CHECK_KIND(chunks <= kMostParts, OutOfMemory, "[chunk] expected at most ", kMostParts, " chunks, got ",
                 chunks);

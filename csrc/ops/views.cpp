@@ -48,8 +48,10 @@ Dims infer_size(const char* op, IntSpan shape, int64_t numel) {
     }
   }
   if (unknown >= 0) {
-    FL_CHECK(known != 0, "[", op, "] expected a shape that determines -1 (because the unspecified dimension size -1 can be any value), got ", shape, " for ", numel,
-             " elements");
+    FL_CHECK(known != 0, "[", op,
+             "] expected a shape that determines -1 (because the unspecified dimension size -1 can be any "
+             "value), got ",
+             shape, " for ", numel, " elements");
     FL_CHECK(numel % known == 0, "[", op, "] expected a shape of ", numel, " elements, got ", shape);
     sizes[unknown] = numel / known;
   } else {

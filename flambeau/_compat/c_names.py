@@ -161,7 +161,9 @@ def _module(name: str) -> ModuleType:
         from flambeau.nn.modules.module import _parse_to
 
         module.__dict__["_parse_to"] = _parse_to
-        module.__getattr__ = lambda attribute: getattr(functional, attribute)  # type: ignore[method-assign]
+        module.__getattr__ = lambda attribute: (  # type: ignore[method-assign]
+            getattr(functional, attribute) if hasattr(functional, attribute) else getattr(flambeau.ops.aten, attribute)
+        )
     elif name in ("_special", "_linalg", "_fft"):
         home, prefix = import_module(f"flambeau.{name[1:]}"), f"{name[1:]}_"
         module.__getattr__ = lambda attribute: getattr(home, attribute.removeprefix(prefix))  # type: ignore[method-assign]

@@ -281,7 +281,8 @@ std::tuple<Tensor, Tensor, Tensor> eig(const Tensor& a, bool compute_v) {
     using T = typename decltype(type)::type;
     using C = std::complex<lp::Real<T>>;
     FL_CHECK(all_finite(work.data<T>(), work.numel()),
-             "[linalg.eig] expected finite elements, got infinity or NaN: torch.linalg.eig: input tensor should not contain infs or NaNs.");
+             "[linalg.eig] expected finite elements, got infinity or NaN: torch.linalg.eig: input tensor "
+             "should not contain infs or NaNs.");
     each(info.numel(), 20 * cube(a), [&](int64_t i) {
       info.data<int32_t>()[i] =
           lp::geev<T>('N', compute_v ? 'V' : 'N', n, matrix<T>(work, i), n, vector<C>(w, i), nullptr, n,

@@ -30,8 +30,8 @@ void check_pivot_range(const char* op, const Tensor& pivots, int64_t rows) {
   if (elsewhere(pivots)) return solver().check_pivots(pivots, rows);
   const int32_t* p = pivots.data<int32_t>();
   for (int64_t i = 0; i < pivots.numel(); ++i)
-    FL_CHECK(p[i] >= 1 && p[i] <= rows, "[", op, "] expected pivots between 1 and ", rows, " (greater or equal to 1), got ",
-             static_cast<int64_t>(p[i]));
+    FL_CHECK(p[i] >= 1 && p[i] <= rows, "[", op, "] expected pivots between 1 and ", rows,
+             " (greater or equal to 1), got ", static_cast<int64_t>(p[i]));
 }
 
 // A contiguous tensor; on the accelerator a copy, in which pivots outside of the matrix are replaced.
@@ -48,7 +48,8 @@ Factored lu_factor_ex(const Tensor& a, bool pivot) {
   check_matrix("linalg.lu_factor", a);
   check_floating("linalg.lu_factor", a);
   FL_CHECK(pivot || a.device().type != DeviceType::CPU,
-           "[linalg.lu_factor] expected pivot=True on the CPU, got False: LU without pivoting is not implemented on the CPU");
+           "[linalg.lu_factor] expected pivot=True on the CPU, got False: LU without pivoting is not "
+           "implemented on the CPU");
   const Dims lead = batch_sizes(a);
   const int64_t m = a.size(-2), n = a.size(-1);
   const Tensor lu = column_copy(a), info = info_tensor(lead, a.device());

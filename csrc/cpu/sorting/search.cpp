@@ -217,7 +217,8 @@ Tensor bincount(const Tensor& self, const Tensor& weights, int64_t minlength) {
     most = std::max(most, x[i]);
     least = std::min(least, x[i]);
   }
-  FL_CHECK(least >= 0, "[bincount] expected integers that are not negative, got ", least, ": bincount only supports 1-d non-negative integral inputs.");
+  FL_CHECK(least >= 0, "[bincount] expected integers that are not negative, got ", least,
+           ": bincount only supports 1-d non-negative integral inputs.");
   FL_CHECK_KIND(most < std::numeric_limits<int64_t>::max(), OutOfMemory,
                 "[bincount] expected a largest value whose bins fit in memory, got ", most);
   const int64_t bins = std::max(minlength, most + 1);

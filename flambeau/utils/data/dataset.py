@@ -99,11 +99,12 @@ class StackDataset(Dataset[Any]):
             )
         self.datasets = args or kwargs
         parts = args or tuple(kwargs.values())
-        self._length = len(parts[0])  # type: ignore[arg-type]
-        if any(len(part) != self._length for part in parts):  # type: ignore[arg-type]
+        lengths = [len(part) for part in parts]  # type: ignore[arg-type]
+        self._length = lengths[0]
+        if len(set(lengths)) > 1:
             raise ValueError(
-                f"[StackDataset] expected datasets of equal length, got {[len(p) for p in parts]}: Size mismatch between datasets"
-            )  # type: ignore[arg-type]
+                f"[StackDataset] expected datasets of equal length, got {lengths}: Size mismatch between datasets"
+            )
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(self.datasets, dict):
