@@ -138,8 +138,8 @@ def _names(func: Any) -> list[str]:
 @functools.cache
 def _masks(name: str) -> tuple[str, ...]:
     """The operands of a pointwise operator that take no part in promotion."""
-    found = record.find(name)
-    return tuple(found.details.get("mask", ())) if found is not None else ()
+    pointwise_record = record.find(name)
+    return tuple(pointwise_record.details.get("mask", ())) if pointwise_record is not None else ()
 
 
 def _category(dtype: Any) -> int:
