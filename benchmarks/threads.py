@@ -2,9 +2,11 @@
 
     python benchmarks/threads.py measure LIBRARY [--threads 1,2,4,8,16] [--only REGEX] [--modes eager,compile] > lines.json
     python benchmarks/threads.py table FILE...
+    python benchmarks/threads.py compare --out LINES [--only REGEX] [--modes step,kernel] [--limit SECONDS]
 
 `measure` prints one JSON object a line: library, name, mode, threads, best microseconds. `table` puts files of several
 libraries side by side. Each library runs in a process of its own; files of several rounds may be given, the best counts.
+`compare` compiles for both libraries on all cores first, then measures them in turns (thread_compare.py).
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ import argparse
 import importlib
 import json
 import math
+import os
 import pathlib
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,18 +27,18 @@ from typing import Any
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import thread_compare  # noqa: E402
 import thread_workloads  # noqa: E402
 
 
 def best_time(run: Callable[[], Any], seconds: float) -> float:
     """The shortest mean of some ten groups of calls."""
     run()
-    run()
     start = time.perf_counter()
     run()
     one = max(time.perf_counter() - start, 1e-7)
     count = max(1, int(seconds / 12 / one))
-    best, end = math.inf, time.perf_counter() + seconds
+    best, end = one if one > seconds / 12 else math.inf, time.perf_counter() + seconds
     while True:
         start = time.perf_counter()
         for _ in range(count):
@@ -99,6 +103,46 @@ def measure(library: str, threads: list[int], only: str, modes: list[str], secon
                 attempt(name, mode, lambda make_step=make_step, wrap=wrap: make_step(torch, wrap))
 
 
+def serve(library: str) -> None:
+    """Answers requests, each a line of JSON: the time of a workload with a number of threads; 0 seconds prepare it."""
+    torch = importlib.import_module(library)
+    if library != "torch":
+        sys.modules["torch"] = torch
+    answers, made = os.fdopen(os.dup(1), "w"), {}
+    os.dup2(2, 1)  # whatever a library prints is no answer
+
+    def prepared(name: str, mode: str) -> Callable[[], Any]:
+        if (name, mode) not in made:
+            torch.manual_seed(0)
+            if mode == "kernel":
+                made[name, mode] = thread_workloads.KERNELS(torch)[name]()
+            else:
+                wrap = torch.compile if mode == "compile" else lambda f: f
+                made[name, mode] = {**thread_workloads.STEPS, **shared_steps(torch, wrap)}[name](torch, wrap)
+            made[name, mode]()
+        return made[name, mode]
+
+    for text in sys.stdin:
+        asked = json.loads(text)
+        try:
+            torch.set_num_threads(asked["threads"])
+            run = prepared(asked["name"], asked["mode"])
+            reply = {"us": round(best_time(run, asked["seconds"]) * 1e6, 2)} if asked["seconds"] else {}
+        except Exception as error:  # a measurement that fails is an answer, too
+            reply = {"error": repr(error)[:300]}
+        print(json.dumps(reply), file=answers, flush=True)
+
+
+def compare(asked: argparse.Namespace) -> None:
+    import flambeau
+
+    wanted, modes = re.compile(asked.only), asked.modes.split(",")
+    steps = [*thread_workloads.STEPS, *shared_steps(flambeau, lambda f: f)] if "step" in modes else []
+    kernels = [*thread_workloads.KERNELS(flambeau)] if "kernel" in modes else []
+    with tempfile.TemporaryDirectory(prefix="flambeau-threads-") as cache:
+        thread_compare.run(asked, list(filter(wanted.search, steps)), list(filter(wanted.search, kernels)), cache)
+
+
 def table(files: list[str]) -> None:
     times: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
     libraries: list[str] = []
@@ -131,9 +175,23 @@ def main() -> None:
     measured.add_argument("--seconds", type=float, default=0.1)
     measured.add_argument("--label", default="")
     commands.add_parser("table").add_argument("files", nargs="+")
+    compared = commands.add_parser("compare")
+    compared.add_argument("--out", required=True, help="lines of JSON are added to this file")
+    compared.add_argument("--threads", default="1,2,4,8,16")
+    compared.add_argument("--only", default=".")
+    compared.add_argument("--modes", default="step")
+    compared.add_argument("--rounds", type=int, default=2)
+    compared.add_argument("--seconds", type=float, default=0.1, help="of one measurement")
+    compared.add_argument("--compiling", type=float, default=200, help="seconds for compiling everything")
+    compared.add_argument("--limit", type=float, default=600, help="seconds for everything")
+    commands.add_parser("serve").add_argument("library")
     asked = parser.parse_args()
     if asked.command == "table":
         return table(asked.files)
+    if asked.command == "compare":
+        return compare(asked)
+    if asked.command == "serve":
+        return serve(asked.library)
     threads = [int(count) for count in asked.threads.split(",")]
     measure(asked.library, threads, asked.only, asked.modes.split(","), asked.seconds, asked.label)
 
