@@ -1,7 +1,7 @@
 """Steps and kernels over threads beside PyTorch's best mode, in one interleaved run: see benchmarks/threads.py.
 
-Each workload has a process of each library, all started at once, so that both libraries compile on all cores before anything
-is timed. Then the processes are asked in turn, and the others sleep meanwhile. Compiled steps of PyTorch have the number of
+Each workload has a process of each library and mode, all started at once, so that both libraries compile on all cores before
+anything is timed. Then the processes are asked in turn, and the others sleep meanwhile. Compiled steps of PyTorch have the number of
 threads that they were compiled for, which is the largest; its eager mode counts at its best number.
 """
 
@@ -128,8 +128,9 @@ def mean(ratios: list[float]) -> str:
 def summary(rows: dict[str, Row], most: int) -> Iterator[str]:
     """What issue-sized tables need: microseconds, the ratio to PyTorch's best mode, and what the most threads do."""
     compiled, eager, fewer = [], [], []
-    yield f"{'us, ' + str(most) + ' threads':24} {'compiled':>9} {'eager':>9} | torch {'compiled':>9} {'eager':>9} | " + (
-        "compiled  eager | most threads / best of fewer"
+    yield (
+        f"{'us, ' + str(most) + ' threads':24} {'compiled':>9} {'eager':>9} | torch {'compiled':>9} {'eager':>9} | "
+        + ("compiled  eager | most threads / best of fewer")
     )
     for name, row in rows.items():
         ours = {mode: row.get(("flambeau", mode, most)) for mode in ("compile", "eager", "kernel")}
@@ -161,24 +162,23 @@ def summary(rows: dict[str, Row], most: int) -> Iterator[str]:
 
 def compare_steps(names: list[str], plan: Plan, cache: str, lines: TextIO) -> dict[str, Row]:
     """Whole steps: eager and compiled, in processes that were prepared all at once."""
-    begun = time.monotonic()
-    ready = {(name, library): Process(library, cache) for name in names for library in LIBRARIES}
-    most = max(plan.threads)
-    for (name, _), process in ready.items():
-        for mode in ("compile", "eager"):
-            process.ask(name=name, mode=mode, threads=most, seconds=0)
+    begun, most = time.monotonic(), max(plan.threads)
+    ways = [(library, mode) for mode in ("compile", "eager") for library in LIBRARIES]
+    ready = {(name, *way): Process(way[0], cache) for name in names for way in ways}
+    for (name, _, mode), process in ready.items():
+        process.ask(name=name, mode=mode, threads=most, seconds=0)
     comparison = Comparison(plan, lines)
-    for (name, library), process in ready.items():
-        for mode in ("compile", "eager"):
-            reply = process.answer(begun + plan.compiling)
-            comparison.write(library=library, name=name, mode=mode, prepared=round(time.monotonic() - begun, 1), **reply)
-            if "error" in reply:
-                print(f"{library} {name} {mode}: {reply['error']}", flush=True)
+    for (name, library, mode), process in ready.items():
+        reply = process.answer(begun + plan.compiling)
+        taken = round(time.monotonic() - begun, 1)
+        comparison.write(library=library, name=name, mode=mode, prepared=taken, **reply)
+        if "error" in reply:
+            print(f"{library} {name} {mode}: {reply['error']}", flush=True)
     print(f"compiled after {time.monotonic() - begun:.0f} s", flush=True)
     for name in names:
-        processes = [ready[name, library] for library in LIBRARIES]
-        comparison.compare(name, [(process, mode) for mode in ("compile", "eager") for process in processes])
-        for process in processes:
+        processes = [(ready[name, *way], way[1]) for way in ways]
+        comparison.compare(name, processes)
+        for process, _ in processes:
             process.close()
     return comparison.rows
 

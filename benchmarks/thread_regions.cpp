@@ -1,7 +1,9 @@
-// The cost of a parallel region over the number of threads: the pool beside GNU OpenMP.
+// The cost of a parallel region over the number of threads: the pool beside GNU OpenMP; and what the processor's
+// multipliers and memory give to so many threads, which no kernel exceeds.
 //
-//   g++ -O2 -march=native -std=c++17 -fopenmp -Icsrc benchmarks/thread_regions.cpp csrc/core/thread_*.cpp -o /tmp/regions
+//   g++ -O3 -march=native -std=c++17 -fopenmp -Icsrc benchmarks/thread_regions.cpp csrc/core/thread_*.cpp -o /tmp/regions
 //   GOMP_SPINCOUNT=1000 /tmp/regions 16
+#include <immintrin.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -94,6 +96,43 @@ void additions(int most) {
   }
 }
 
+// Multiply-adds of vectors in registers.
+double multiply(long count) {
+#ifdef __AVX512F__
+  typedef __m512 Vector;
+  const auto fused = [](Vector x, Vector y, Vector z) { return _mm512_fmadd_ps(x, y, z); };
+#else
+  typedef __m256 Vector;
+  const auto fused = [](Vector x, Vector y, Vector z) { return _mm256_fmadd_ps(x, y, z); };
+#endif
+  constexpr int kSums = 12;  // enough to hide the latency of both units
+  Vector sums[kSums], factor = Vector{} + 0.999f, addend = Vector{} + 0.001f;
+  for (int s = 0; s < kSums; ++s) sums[s] = Vector{} + static_cast<float>(s);
+  for (long i = 0; i < count; ++i)
+#pragma GCC unroll 16
+    for (int s = 0; s < kSums; ++s) sums[s] = fused(sums[s], factor, addend);
+  for (int s = 1; s < kSums; ++s) sums[0] += sums[s];
+  sink[0] = static_cast<long>(sums[0][0]);
+  return 2.0 * kSums * sizeof(Vector) / sizeof(float) * static_cast<double>(count);
+}
+
+// As much of it for each thread, whatever their number, and rounds of several lengths: short ones run at clock
+// rates that long ones do not keep.
+void peak(int most) {
+  std::printf("multiply-adds in registers, GFLOP/s by threads (and of each): short, long\n");
+  for (int k = 1; k <= most; k = k < 4 ? 2 * k : k + 4) {
+    std::printf("%9d", k);
+    for (long count : {20'000L, 2'000'000L}) {
+      const double us = best_of(count > 1'000'000 ? 3 : 50, 1, [&] {
+        fl::parallel_pieces(k, kAll, [&](int, int) { multiply(count); });
+      });
+      const double rate = multiply(1) * static_cast<double>(count) * k / us * 1e-3;
+      std::printf(" %9.0f (%.0f)", rate, rate / k);
+    }
+    std::printf("\n");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -102,4 +141,5 @@ int main(int argc, char** argv) {
   empty_regions(most);
   after_serial_work(most);
   additions(most);
+  peak(most);
 }

@@ -25,7 +25,8 @@ from collections.abc import Callable
 from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE)]
+sys.path.append(str(HERE.parent))  # where no other build is asked for
 
 import thread_compare  # noqa: E402
 import thread_workloads  # noqa: E402
