@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "core/bytes.h"
 #include "core/parallel.h"
@@ -26,17 +27,23 @@ void keys_of(DType dtype, const void* x, int64_t n, K flip, K* to) {
 template <class K>
 void fill_keys(DType dtype, const void* x, int64_t n, bool descending, Packed<K>* to) {
   constexpr int64_t block = 512;
-  K keys[block];
-  for (int64_t first = 0; first < n; first += block) {
-    const int64_t m = std::min(block, n - first);
-    keys_of(dtype, static_cast<const char*>(x) + first * size_of(dtype), m, descending ? ~K(0) : K(0), keys);
-    for (int64_t i = 0; i < m; ++i) to[first + i] = Packed<K>(keys[i], first + i);
-  }
+  parallel_for(n, kGrain / 4, [&](int64_t begin, int64_t end) {
+    K keys[block];
+    for (int64_t first = begin; first < end; first += block) {
+      const int64_t m = std::min(block, end - first);
+      keys_of(dtype, static_cast<const char*>(x) + first * size_of(dtype), m, descending ? ~K(0) : K(0),
+              keys);
+      for (int64_t i = 0; i < m; ++i) to[first + i] = Packed<K>(keys[i], first + i);
+    }
+  });
 }
 void take(int64_t itemsize, const char* from, const int64_t* at, int64_t n, char* to) {
   dispatch_bytes(itemsize, [&](auto type) {
     using U = typename decltype(type)::type;
-    for (int64_t i = 0; i < n; ++i) reinterpret_cast<U*>(to)[i] = reinterpret_cast<const U*>(from)[at[i]];
+    parallel_for(n, kGrain / 8, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        reinterpret_cast<U*>(to)[i] = reinterpret_cast<const U*>(from)[at[i]];
+    });
   });
 }
 
@@ -45,6 +52,55 @@ template void keys_of(DType, const void*, int64_t, uint64_t, uint64_t*);
 template void fill_keys(DType, const void*, int64_t, bool, Packed<uint32_t>*);
 template void fill_keys(DType, const void*, int64_t, bool, Packed<uint64_t>*);
 
+namespace {
+
+constexpr int kBuckets = 256;                    // of a digit
+constexpr int64_t kLongLine = int64_t(1) << 15;  // pairs that several threads sort together
+constexpr double kPairTime = 2;                  // nanoseconds that a pair takes in a pass over one digit
+
+template <class K>
+int digit_of(const Packed<K>& pair, int digit) {
+  return static_cast<int>(pair.key() >> (8 * digit) & (kBuckets - 1));
+}
+
+// Sorts by radix as one thread does. Each piece counts its own part of the line; where the pairs of a bucket
+// go follows from the counts of all pieces, in order, so that the number of pieces changes nothing.
+template <class K>
+void sort_together(Packed<K>* data, Packed<K>* other, int64_t n, int pieces) {
+  const double time = kPairTime / 2 * static_cast<double>(n);
+  const auto over_parts = [&](const auto& f) {
+    parallel_pieces(pieces, time,
+                    [&](int piece, int) { f(piece, n * piece / pieces, n * (piece + 1) / pieces); });
+  };
+  std::vector<uint32_t> counts(static_cast<size_t>(pieces) * kBuckets);
+  Packed<K>*from = data, *to = other;
+  for (int digit = 0; digit < static_cast<int>(sizeof(K)); ++digit) {
+    over_parts([&](int piece, int64_t begin, int64_t end) {
+      uint32_t own[kBuckets] = {};
+      for (int64_t i = begin; i < end; ++i) ++own[digit_of(from[i], digit)];
+      std::copy(own, own + kBuckets, counts.data() + piece * kBuckets);
+    });
+    uint32_t at = 0;
+    bool same = false;
+    for (int bucket = 0; bucket < kBuckets; ++bucket) {
+      const uint32_t before = at;
+      for (int piece = 0; piece < pieces; ++piece) at += std::exchange(counts[piece * kBuckets + bucket], at);
+      same |= at - before == static_cast<uint64_t>(n);
+    }
+    if (same) continue;
+    over_parts([&](int piece, int64_t begin, int64_t end) {
+      uint32_t next[kBuckets];
+      std::copy_n(counts.data() + piece * kBuckets, kBuckets, next);
+      for (int64_t i = begin; i < end; ++i) to[next[digit_of(from[i], digit)]++] = from[i];
+    });
+    std::swap(from, to);
+  }
+  if (from != data)
+    over_parts([&](int, int64_t begin, int64_t end) { std::copy(from + begin, from + end, data + begin); });
+}
+
+}  // namespace
+
 template <class K>
 void sort_packed(Packed<K>* data, Packed<K>* other, int64_t n) {
   if (n < 200) {
@@ -52,6 +108,9 @@ void sort_packed(Packed<K>* data, Packed<K>* other, int64_t n) {
     return;
   }
   constexpr int digits = sizeof(K);
+  const double time = digits * kPairTime * static_cast<double>(n);
+  if (const int pieces = n < kLongLine ? 1 : thread_model::pieces_for(time); pieces > 1)
+    return sort_together(data, other, n, pieces);
   // One pass counts all digits; a digit that is the same everywhere needs no pass.
   std::vector<uint32_t> counts(digits * 256, 0);
   uint32_t* count = counts.data();
@@ -130,9 +189,15 @@ void check_real(const char* op, const Tensor& t, bool allow_bool = true) {
   FL_CHECK(t.numel() < (int64_t(1) << 32), "[", op, "] expected fewer than 2**32 elements, got ", t.numel());
 }
 
-// Runs f(line number, scratch) over lines in parallel; each thread has its own scratch of pairs.
+// Runs f(line number, scratch) over lines in parallel; each thread has its own scratch of pairs. With
+// `together`, f divides long lines itself when they are fewer than threads.
 template <class K, class F>
-void for_lines(int64_t lines, int64_t n, int64_t room, const F& f) {
+void for_lines(int64_t lines, int64_t n, int64_t room, const F& f, bool together = false) {
+  if (together && n >= kLongLine && lines < num_threads()) {
+    const Tensor scratch = empty({room * static_cast<int64_t>(sizeof(Packed<K>))}, {DType::UInt8, Device{}});
+    for (int64_t l = 0; l < lines; ++l) f(l, reinterpret_cast<Packed<K>*>(scratch.raw()));
+    return;
+  }
   parallel_for(lines, std::max<int64_t>(1, kGrain / 16 / (n + 1)), [&](int64_t b, int64_t e) {
     const std::unique_ptr<Packed<K>[]> scratch(new Packed<K>[std::max<int64_t>(room, 1)]);
     for (int64_t l = b; l < e; ++l) f(l, scratch.get());
@@ -149,14 +214,17 @@ Pair sort(const Tensor& self, std::optional<bool>, int64_t dim, bool descending)
   const int64_t line_bytes = n * self.itemsize();
   dispatch_keys(self.dtype(), [&](auto zero) {
     using K = decltype(zero);
-    for_lines<K>(self.numel() / n, n, 2 * n, [&](int64_t l, Packed<K>* keys) {
+    const auto sort_line = [&](int64_t l, Packed<K>* keys) {
       const char* x = source.raw() + l * line_bytes;
       fill_keys(self.dtype(), x, n, descending, keys);
       sort_packed(keys, keys + n, n);
       int64_t* at = indices.lines.template data<int64_t>() + l * n;
-      for (int64_t i = 0; i < n; ++i) at[i] = keys[i].index();
+      parallel_for(n, kGrain / 4, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) at[i] = keys[i].index();
+      });
       take(self.itemsize(), x, at, n, values.lines.raw() + l * line_bytes);
-    });
+    };
+    for_lines<K>(self.numel() / n, n, 2 * n, sort_line, true);
   });
   return {values.finish(self), indices.finish(self)};
 }
