@@ -66,11 +66,23 @@ KERNELS = {
         lambda x, i, y: x.index_put((i,), y), fl.randn(500, 48), _rows(), fl.randn(4000, 48)
     ),
     "scatter_add": lambda: (lambda x, i, y: x.scatter_add(0, i, y), fl.randn(500), _rows(), fl.randn(4000)),
+    "long scatter_add": lambda: (
+        lambda x, i, y: x.scatter_add(0, i, y), fl.randn(500), fl.randint(0, 500, (70_000,)), fl.randn(70_000) / 9
+    ),
+    "long index_add": lambda: (
+        lambda x, i, y: x.index_add(0, i, y), fl.randn(500), fl.randint(0, 500, (70_000,)), fl.randn(70_000) / 9
+    ),
+    "long amax": lambda: (
+        lambda x, i, y: x.scatter_reduce(0, i, y, "amax"), fl.randn(500), fl.randint(0, 500, (70_000,)), fl.randn(70_000)
+    ),
     "gather": lambda: (lambda x, i: x[i], fl.randn(500, 70), _rows()),
     "transpose": lambda: (lambda x: x.t().contiguous(), fl.randn(901, 403)),
     "conversion": lambda: (lambda x: x.to(fl.bfloat16), fl.randn(300_001)),
     "cat": lambda: (lambda x, y: fl.cat((x, y), 1), fl.randn(501, 302), fl.randn(501, 77)),
     "sort": lambda: (lambda x: fl.sort(x, -1)[0], fl.randn(333, 300)),
+    "sort of one line": lambda: (lambda x: fl.sort(x)[1], fl.randint(-300, 300, (70_001,))),
+    "sort of long lines": lambda: (lambda x: fl.sort(x, -1, descending=True)[0], fl.randn(3, 40_001)),
+    "unique": lambda: (lambda x: fl.unique(x, return_inverse=True)[1], fl.randint(0, 2000, (90_001,))),
     "cumsum": lambda: (lambda x: x.cumsum(0), fl.randn(300_001)),
     "max_pool": lambda: (lambda x: F.max_pool2d(x, 2), fl.randn(7, 20, 50, 51)),
     "fft": lambda: (fl.fft.rfft, fl.randn(200, 500)),
@@ -122,6 +134,12 @@ def test_compiled_programs_with_many_threads(threads):
     fl.testing.assert_close(compiled(x, w), function(x, w), rtol=1e-4, atol=1e-4)
     for first, second in zip(compiled(x, w), compiled(x, w)):
         assert fl.equal(first, second)
+
+
+def test_scatters_in_copies_keep_signs_of_zeros():
+    fl.set_num_threads(16)
+    x = fl.full((600,), -0.0).scatter_add(0, fl.randint(0, 300, (70_000,)), fl.full((70_000,), -0.0))
+    assert fl.signbit(x).all()
 
 
 # ---------------------------------------------------------------- counters

@@ -328,6 +328,10 @@ void scatter_plan(const char* op, const Tensor& self, const IndexPlan& plan, con
     });
     return;
   }
+  if (safe && width == 1 && self.is_contiguous() &&
+      scatter_in_copies({op, how, self.dtype(), to, self.numel(), from, step, plan.count},
+                        [&](int64_t begin, int64_t n, int64_t* out) { plan.offsets(begin, n, out); }))
+    return;
   for_blocks(plan, nullptr, 0, plan.count, [&](int64_t base, int64_t r, const int64_t* offsets, int64_t n) {
     if (width == 1) return scatter(to + base, offsets, from + r * step, step, n);
     for (int64_t i = 0; i < n; ++i) put_row(to + base + offsets[i], from + (r + i) * width * step);

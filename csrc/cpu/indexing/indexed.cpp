@@ -171,6 +171,39 @@ RowFn row_fn(const char* op, Combine how, DType dtype) {
   });
 }
 
+bool scatter_in_copies(const ElementScatter& s, const ElementOffsets& offsets) {
+  constexpr double kElement = 1;               // nanoseconds
+  constexpr int64_t kEach = 4;                 // elements for each place, below which copies cost too much
+  constexpr int64_t kMostBytes = 1024 * 1024;  // of a copy, which stays in the cache of its core
+  const int64_t item = size_of(s.dtype), bytes = s.places * item;
+  if (s.how == Combine::Assign || item < 4 || is_complex(s.dtype)) return false;
+  if (s.count < kEach * s.places || bytes > kMostBytes) return false;
+  const int pieces = thread_model::pieces_for(kElement * static_cast<double>(s.count));
+  if (pieces < 2) return false;
+  const ScatterFn write = scatter_fn(s.op, s.how, s.dtype);
+  const RowFn fill = row_fn(s.op, Combine::Assign, s.dtype), combine = row_fn(s.op, s.how, s.dtype);
+  const bool signed_zero = s.how == Combine::Add && is_floating(s.dtype);
+  const Tensor neutral =
+      scalar_tensor(signed_zero ? Scalar(-0.0) : identity_of(s.how, s.dtype), {s.dtype, Device{}});
+  const Tensor copies = empty({(pieces - 1) * s.places}, neutral.options());  // the first piece needs none
+  parallel_pieces(pieces, kElement * static_cast<double>(s.count), [&](int piece, int) {
+    char* const to = piece ? copies.raw() + (piece - 1) * bytes : s.base;
+    if (piece) fill(to, item, neutral.raw(), 0, s.places);
+    const int64_t end = s.count * (piece + 1) / pieces;
+    int64_t local[kIndexBlock];
+    for (int64_t i = s.count * piece / pieces; i < end; i += kIndexBlock) {
+      const int64_t n = std::min(kIndexBlock, end - i);
+      offsets(i, n, local);
+      write(to, local, s.source + i * s.source_step, s.source_step, n);
+    }
+  });
+  parallel_for(s.places, kGrain / pieces, [&](int64_t begin, int64_t end) {
+    for (int copy = 0; copy + 1 < pieces; ++copy)
+      combine(s.base + begin * item, item, copies.raw() + copy * bytes + begin * item, item, end - begin);
+  });
+  return true;
+}
+
 Merged::Merged(IntSpan s, IntSpan byte_strides) {
   for (size_t d = 0; d < s.size(); ++d) {
     numel *= s[d];

@@ -2,6 +2,7 @@
 // offsets.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "ops/indexed.h"
@@ -21,6 +22,23 @@ ScatterFn scatter_fn(const char* op, Combine how, DType dtype);
 RowFn row_fn(const char* op, Combine how, DType dtype);
 
 constexpr int64_t kIndexBlock = 512;  // offsets computed at a time
+
+// base[offsets(i)] op= source[i] for single elements that go anywhere in `places` neighbouring ones.
+struct ElementScatter {
+  const char* op;
+  Combine how;
+  DType dtype;
+  char* base;
+  int64_t places;  // elements from `base` on, which offsets do not leave
+  const char* source;
+  int64_t source_step, count;
+};
+// Fills out with the offsets of elements [begin, begin + n), which are at most kIndexBlock.
+using ElementOffsets = std::function<void(int64_t begin, int64_t n, int64_t* out)>;
+
+// Scatters with several threads, each into a copy of the places, which are combined in the order of the
+// elements. The result is false, and nothing happened, where one thread alone is as quick or more exact.
+bool scatter_in_copies(const ElementScatter& scatter, const ElementOffsets& offsets);
 
 // Where the non-zero elements of a mask lie: for each of them and each row of weights, the sum of coordinate
 // * weight. The result is an int64 tensor with one row for each row of weights.

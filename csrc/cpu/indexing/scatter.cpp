@@ -145,6 +145,11 @@ void scatter_into(const char* op, const Tensor& self, int64_t d, const Tensor& i
   // Rows that differ only along dim may name the same place and stay on one thread, in order. Where the index
   // runs along an outer dimension, pieces of the rows are independent as well.
   const int64_t groups = rows.rows() / std::max<int64_t>(along, 1);
+  if (rows.rows() == 1 && !rows.step && rows.place == self.itemsize() &&
+      scatter_in_copies(
+          {op, how, self.dtype(), base, rows.size, source, rows.other_step, inner},
+          [&](int64_t begin, int64_t n, int64_t* out) { rows.offsets(op, data, begin, n, out); }))
+    return;
   // A piece is as wide as lets the columns it writes to stay in the second-level cache; whole rows are
   // streamed.
   constexpr int64_t cache = 256 * 1024;
