@@ -1,6 +1,7 @@
 // Batches and threads of products of floating types; gemm_<type>.cpp compile it for a type each.
 #pragma once
 
+#include <cstdlib>
 #include <cstring>
 
 #include "cpu/engine/onednn.h"
@@ -8,6 +9,7 @@
 #include "cpu/gemm/pairs.h"
 #include "cpu/gemm/paths.h"
 #include "cpu/gemm/product_finish.h"
+#include "cpu/gemm/shared.h"
 #include "cpu/gemm/small.h"
 #include "cpu/gemm/vector.h"
 
@@ -130,6 +132,24 @@ void multiply_rectangle(const Product<S, T, S>& p, Range i, Range j, const Produ
   if (finish) finish_window(*finish, part.c, part.m, part.n);
 }
 
+// Large products of many threads: the result is false for others.
+template <class T>
+bool try_shared(const Product<T, T, T>& p, int threads, const ProductFinish* finish) {
+  static const char* const wanted = std::getenv("FLAMBEAU_SHARED_PACKING");
+  static const int least = wanted ? std::atoi(wanted) : 1 << 20;
+  if (threads < least || std::min({p.m, p.n, p.k}) < kLeastShared || rounds_products()) return false;
+  const Product<T, T, T> turned = p.transposed();
+  const TileSet<T>& set = TileSet<T>::get();
+  const bool turn = cost(turned, set) < cost(p, set);
+  multiply_shared(turn ? turned : p, threads, [&](Range rows, Range columns) {
+    if (turn) std::swap(rows, columns);
+    if (finish)
+      finish_window(*finish, p.c + rows.begin * p.c_row + columns.begin * p.c_col, rows.end - rows.begin,
+                    columns.end - columns.begin);
+  });
+  return true;
+}
+
 template <class S, class T>
 void multiply_any(Product<S, T, S> p, int threads, bool alone, const ProductFinish* finish) {
   const auto finished = [&](S* c, int64_t rows, int64_t cols) {
@@ -145,6 +165,8 @@ void multiply_any(Product<S, T, S> p, int threads, bool alone, const ProductFini
     multiply_small(p);
     return finished(p.c, p.m, p.n);
   }
+  if constexpr (std::is_same_v<S, float>)
+    if (try_shared(p, threads, finish)) return;
   over_rectangles(threads, p.m, p.n, p.k, TileSet<T>::get().width(),
                   [&](Range i, Range j) { multiply_rectangle(p, i, j, finish); });
 }
@@ -159,28 +181,30 @@ void gemm_floating(GemmArgs g) {
   const bool vector = g.m == 1 || g.n == 1;
   const double one = vector ? 8.0 * double(g.m) * g.n * g.k : double(g.m) * g.n * g.k;
   const int threads = team_for(one * double(g.batch));
-  if (threads > 1 && g.batch >= threads) {
-    parallel_pieces(threads, one * double(g.batch) * kMultiplyTime, [&](int piece, int pieces) {
+  if (threads == 1 || g.batch == 1 || (vector && g.batch < threads)) {
+    for (int64_t i = 0; i < g.batch; ++i)
+      multiply_any<S, T>(product_of<S, T, S>(g, i), threads, g.batch == 1, g.finish);
+    return;
+  }
+  // One region for all products of the batch.
+  const double time = one * double(g.batch) * kMultiplyTime;
+  const int64_t width = TileSet<T>::get().width();
+  const Grid grid = vector ? Grid{1, 1} : grid_in_batch(threads, g.batch, time, g.m, g.n, width);
+  const int cells = grid.down * grid.across;
+  if (cells == 1) {
+    const int shares = static_cast<int>(
+        std::clamp<double>(time / kShortPiece, threads, std::min<double>(double(g.batch), kMostPieces)));
+    return parallel_pieces(shares, time, [&](int piece, int pieces) {
       const Range part = share(g.batch, pieces, piece);
       for (int64_t i = part.begin; i < part.end; ++i)
         multiply_any<S, T>(product_of<S, T, S>(g, i), 1, false, g.finish);
     });
-  } else if (threads > 1 && g.batch > 1 && !vector && one * kMultiplyTime < kLongProduct) {
-    // Fewer products than threads, each short: one region for all of them.
-    const int64_t width = TileSet<T>::get().width();
-    const int each = (threads + static_cast<int>(g.batch) - 1) / static_cast<int>(g.batch);
-    const Grid grid = grid_for(each, g.m, g.n, width);
-    const int cells = grid.down * grid.across;
-    parallel_pieces(
-        static_cast<int>(g.batch) * cells, one * double(g.batch) * kMultiplyTime, [&](int piece, int) {
-          const Cell cell = cell_of(grid, piece % cells, g.m, g.n, width);
-          if (!cell.rows.empty() && !cell.columns.empty())
-            multiply_rectangle(product_of<S, T, S>(g, piece / cells), cell.rows, cell.columns, g.finish);
-        });
-  } else {
-    for (int64_t i = 0; i < g.batch; ++i)
-      multiply_any<S, T>(product_of<S, T, S>(g, i), threads, g.batch == 1, g.finish);
   }
+  parallel_pieces(static_cast<int>(g.batch) * cells, time, [&](int piece, int) {
+    const Cell cell = cell_of(grid, piece % cells, g.m, g.n, width);
+    if (!cell.rows.empty() && !cell.columns.empty())
+      multiply_rectangle(product_of<S, T, S>(g, piece / cells), cell.rows, cell.columns, g.finish);
+  });
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ void gemm_integral(const GemmArgs& g);
 void gemm_complex(const GemmArgs& g);
 
 constexpr double kLeastDivided = 5.0e5, kMultiplyTime = 1.0 / 50;  // nanoseconds of a multiplication
-constexpr double kLongProduct = 100'000;  // nanoseconds that a region of its own is no matter for
+constexpr double kShortPiece = 10'000;  // nanoseconds, below which products of a batch share a piece
+constexpr double kMostPieces = 4096;
 
 // Threads worth waking for this much work (in multiplications, or elements read if that is more).
 inline int team_for(double work) {
@@ -38,17 +39,23 @@ inline Range share(int64_t count, int parts, int part) {
 struct Grid {
   int down, across;
 };
-// The grid of at most so many rectangles whose largest one takes least: its multiplications, and packing its
-// rows of A and columns of B, which counts as much as kPacking multiplications for each element.
-inline Grid grid_for(int threads, int64_t m, int64_t n, int64_t width) {
+// What the largest rectangle of a grid takes: its multiplications, and packing its rows of A and columns of
+// B, which counts as much as kPacking multiplications for each element.
+inline double rectangle_cost(const Grid& grid, int64_t m, int64_t n, int64_t width) {
   constexpr double kPacking = 8;
+  const int64_t panels = (n + width - 1) / width;
+  const double rows = double((m + grid.down - 1) / grid.down),
+               cols = double((panels + grid.across - 1) / grid.across * width);
+  return rows * cols + kPacking * (rows + cols);
+}
+// The grid of at most so many rectangles whose largest one takes least.
+inline Grid grid_for(int threads, int64_t m, int64_t n, int64_t width) {
   const int64_t panels = (n + width - 1) / width;
   Grid best{1, 1};
   double least = HUGE_VAL;
   for (int down = 1; down <= threads && down <= m; ++down) {
     const int across = static_cast<int>(std::min<int64_t>(threads / down, panels));
-    const double rows = double((m + down - 1) / down), cols = double((panels + across - 1) / across * width);
-    const double cost = rows * cols + kPacking * (rows + cols);
+    const double cost = rectangle_cost({down, across}, m, n, width);
     if (cost < least) least = cost, best = {down, across};
   }
   return best;
@@ -72,6 +79,22 @@ constexpr double kLongRectangle = 60'000;  // nanoseconds
 inline int rectangles_for(int threads, double nanoseconds) {
   const int several = kRectanglesEach * threads;
   return threads >= kManyThreads && nanoseconds >= several * kLongRectangle ? several : threads;
+}
+
+// The rectangles of each product of a batch for which all threads are through soonest.
+inline Grid grid_in_batch(int threads, int64_t batch, double nanoseconds, int64_t m, int64_t n,
+                          int64_t width) {
+  constexpr int kMore = 3;
+  const int64_t least = (rectangles_for(threads, nanoseconds) + batch - 1) / batch;
+  Grid best{1, 1};
+  double soonest = HUGE_VAL;
+  for (int64_t each = least; each <= least + kMore; ++each) {
+    const Grid grid = grid_for(static_cast<int>(each), m, n, width);
+    const int64_t rounds = (batch * grid.down * grid.across + threads - 1) / threads;
+    const double time = double(rounds) * rectangle_cost(grid, m, n, width);
+    if (time < soonest) soonest = time, best = grid;
+  }
+  return best;
 }
 
 // Calls f(rows, columns) for separate rectangles of C, which meet only at the end: packing some blocks twice

@@ -97,20 +97,14 @@ struct BlockPlan {
   bool pack_a, pack_b;  // panels of B at the right edge are always packed
 };
 
+// Runs the tiles of a block, whose operands are ready.
 template <class S, class T, class D>
-void multiply_block(const Product<S, T, D>& g, const TileSet<T>& set, const BlockPlan& plan, int64_t i0,
-                    int64_t rows, int64_t j0, int64_t cols, int64_t p0, int64_t depth, T* packed_a,
-                    T* packed_b) {
+void walk_block(const Product<S, T, D>& g, const TileSet<T>& set, const BlockPlan& plan, int64_t i0,
+                int64_t rows, int64_t j0, int64_t cols, int64_t p0, int64_t depth, const T* packed_a,
+                const T* packed_b) {
   const int64_t width = set.width(), height = plan.tile_rows;
   const int64_t tiles = divide_up(rows, height), panels = divide_up(cols, width);
   const int position = (p0 == 0 ? kFirst : 0) | (p0 + depth == g.k ? kLast : 0);
-
-  if (plan.pack_a)
-    pack_panels(g.a + i0 * g.a_row + p0 * g.a_col, g.a_row, g.a_col, rows, depth, packed_a, height, 0, tiles);
-  // Unpacked or not, the panel at the edge is: kernels load whole vectors.
-  const int64_t first = plan.pack_b ? 0 : cols % width ? panels - 1 : panels;
-  pack_panels(g.b + j0 * g.b_col + p0 * g.b_row, g.b_col, g.b_row, cols, depth, packed_b, width, first,
-              panels);
 
   bool direct = false;  // the kernel may write (or add) into C itself
   bool accumulate = false;
@@ -153,6 +147,21 @@ void multiply_block(const Product<S, T, D>& g, const TileSet<T>& set, const Bloc
       }
     }
   }
+}
+
+template <class S, class T, class D>
+void multiply_block(const Product<S, T, D>& g, const TileSet<T>& set, const BlockPlan& plan, int64_t i0,
+                    int64_t rows, int64_t j0, int64_t cols, int64_t p0, int64_t depth, T* packed_a,
+                    T* packed_b) {
+  const int64_t width = set.width(), height = plan.tile_rows, panels = divide_up(cols, width);
+  if (plan.pack_a)
+    pack_panels(g.a + i0 * g.a_row + p0 * g.a_col, g.a_row, g.a_col, rows, depth, packed_a, height, 0,
+                divide_up(rows, height));
+  // Unpacked or not, the panel at the edge is: kernels load whole vectors.
+  const int64_t first = plan.pack_b ? 0 : cols % width ? panels - 1 : panels;
+  pack_panels(g.b + j0 * g.b_col + p0 * g.b_row, g.b_col, g.b_row, cols, depth, packed_b, width, first,
+              panels);
+  walk_block(g, set, plan, i0, rows, j0, cols, p0, depth, packed_a, packed_b);
 }
 
 // Scratch of this thread: [0] packed A, [1] packed B, [2] other temporaries.
