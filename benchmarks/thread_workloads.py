@@ -52,6 +52,8 @@ def _kernels(torch: Any) -> dict[str, Callable[[], Run]]:
         "product 512": lambda: product(512, 512, 512),
         "product 1024": lambda: product(1024, 1024, 1024),
         "product 2048": lambda: product(2048, 2048, 2048),
+        "linear 1568x256x1024": lambda: of(F.linear, r(1568, 256), r(1024, 256), r(1024)),
+        "linear 1024x1024x256": lambda: of(F.linear, r(1024, 1024), r(256, 1024), r(256)),
         "product 784x256x10": lambda: product(784, 256, 10),
         "product 1024x64x4096": lambda: product(1024, 64, 4096),
         "product 16x1024x1024": lambda: product(16, 1024, 1024),
