@@ -104,6 +104,16 @@ def measure(library: str, threads: list[int], only: str, modes: list[str], secon
                 attempt(name, mode, lambda make_step=make_step, wrap=wrap: make_step(torch, wrap))
 
 
+def timed(torch: Any, run: Callable[[], Any], seconds: float) -> dict[str, float]:
+    """Microseconds of a call, and the share of all calls' time that they waited for other threads."""
+    counters = getattr(torch._C, "_thread_counters", dict)
+    before, start = counters(), time.perf_counter()
+    best = best_time(run, seconds)
+    taken, after = time.perf_counter() - start, counters()
+    waited = {"waited": round((after["wait_ns"] - before["wait_ns"]) * 1e-9 / taken, 3)} if before else {}
+    return {"us": round(best * 1e6, 2), **waited}
+
+
 def serve(library: str) -> None:
     """Answers requests, each a line of JSON: the time of a workload with a number of threads; 0 seconds prepare it."""
     torch = importlib.import_module(library)
@@ -128,7 +138,7 @@ def serve(library: str) -> None:
         try:
             torch.set_num_threads(asked["threads"])
             run = prepared(asked["name"], asked["mode"])
-            reply = {"us": round(best_time(run, asked["seconds"]) * 1e6, 2)} if asked["seconds"] else {}
+            reply = timed(torch, run, asked["seconds"]) if asked["seconds"] else {}
         except Exception as error:  # a measurement that fails is an answer, too
             reply = {"error": repr(error)[:300]}
         print(json.dumps(reply), file=answers, flush=True)

@@ -19,6 +19,7 @@
 #include <string>
 
 #include "core/thread_limits.h"
+#include "core/thread_places.h"
 
 namespace fl {
 namespace {
@@ -318,6 +319,7 @@ class Pool {
   }
 
   void serve(int id) {
+    settle_worker(id);
     Worker& worker = workers_[id];
     for (;;) {
       wait_for_piece(id, worker);

@@ -48,6 +48,7 @@ void add_bias(Product<T, T, T> p) {
   }
 }
 
+constexpr double kLibraryProduct = 1e8;  // multiplications from which oneDNN's blocking is ahead
 constexpr int64_t kLeastRounded = 32;  // rows, columns and depth for which rounding operands pays
 
 template <class S, class T>
@@ -60,7 +61,7 @@ void multiply_part(const Product<S, T, S>& p) {
   // oneDNN reads a tall transposed A, as in gradients of weights, at two thirds of its usual speed.
   const bool turned = std::is_same_v<T, float> && p.a_row == 1 && p.a_col != 1 && p.c_col == 1 && p.m >= p.n;
   if constexpr (std::is_same_v<S, T>)  // at such sizes the libraries are ahead, even with a pass for the bias
-    if (!turned && std::min({p.m, p.n, p.k}) >= 128 && double(p.m) * p.n * p.k > 1.5e7 &&
+    if (!turned && std::min({p.m, p.n, p.k}) >= 128 && double(p.m) * p.n * p.k > kLibraryProduct &&
         blas_gemm(p.m, p.n, p.k, p.alpha, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, p.beta, p.c, p.c_row,
                   p.c_col)) {
       if (p.bias || p.relu) add_bias(p);

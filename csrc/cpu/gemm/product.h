@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdlib>
 
 #include "cpu/engine/onednn.h"
 #include "cpu/gemm/pack.h"
@@ -177,9 +178,13 @@ BlockPlan plan_for(const Product<S, T, D>& g, const TileSet<T>& set) {
   BlockPlan plan;
   plan.tile_rows = divide_up(g.m, divide_up(g.m, set.max_rows));
   const bool same = std::is_same_v<S, T>;
+  // Rows of A that follow each other in memory are read in place: a tile's stay in the first-level cache.
+  static const char* const experiment = std::getenv("FLAMBEAU_ROWS_IN_PLACE");
+  static const int64_t aliasing = experiment ? std::atoi(experiment) : 4096;
+  const bool a_rows = g.a_col == 1 && (g.n <= 4 * set.width() || g.a_row * int64_t(sizeof(T)) % aliasing != 0);
   const bool a_small = g.a_row == 1 && g.m * g.k <= 8192 && g.a_col < 2 * g.m;
   const bool b_small = g.k * g.n <= 8192 && g.b_row < 2 * g.n;
-  plan.pack_a = !(same && ((g.a_col == 1 && g.n <= 4 * set.width()) || a_small));
+  plan.pack_a = !(same && (a_rows || a_small));
   plan.pack_b = !(same && g.b_col == 1 && (g.m <= 3 * set.max_rows || b_small));
   return plan;
 }
