@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "cpu/engine/onednn.h"
+#include "cpu/gemm/deep.h"
 #include "cpu/gemm/gemm.h"
 #include "cpu/gemm/pairs.h"
 #include "cpu/gemm/paths.h"
@@ -49,7 +50,7 @@ void add_bias(Product<T, T, T> p) {
 }
 
 constexpr double kLibraryProduct = 1e8;  // multiplications from which oneDNN's blocking is ahead
-constexpr int64_t kLeastRounded = 32;  // rows, columns and depth for which rounding operands pays
+constexpr int64_t kLeastRounded = 32;    // rows, columns and depth for which rounding operands pays
 
 template <class S, class T>
 void multiply_part(const Product<S, T, S>& p) {
@@ -133,6 +134,31 @@ void multiply_rectangle(const Product<S, T, S>& p, Range i, Range j, const Produ
   if (finish) finish_window(*finish, part.c, part.m, part.n);
 }
 
+// Products with few results and long sums: the result is false for others.
+template <class T>
+bool try_deep(const Product<T, T, T>& p, int threads, const ProductFinish* finish) {
+  if (threads < kManyThreads || p.alpha != T(1) || p.beta != T(0) || p.bias || p.relu) return false;
+  if (p.c_col != 1 && (p.c_row != 1 || finish)) return false;
+  const int64_t width = TileSet<T>::get().width();
+  const DeepGrid grid = deep_grid_for(threads, p.m, p.n, p.k, width, sizeof(T));
+  if (grid.deep == 1) return false;
+  T* const partials = static_cast<T*>(scratch(2).get((grid.deep - 1) * p.m * p.n * sizeof(T)));
+  const int cells = grid.grid.down * grid.grid.across;
+  const double time = double(p.m) * double(p.n) * double(p.k) * kMultiplyTime;
+  parallel_pieces(cells * grid.deep, time, [&](int piece, int) {
+    const Cell cell = cell_of(grid.grid, piece % cells, p.m, p.n, width);
+    if (!cell.rows.empty() && !cell.columns.empty())
+      multiply_rectangle<T, T>(part_of_sums(p, grid, piece / cells, partials), cell.rows, cell.columns,
+                               nullptr);
+  });
+  const bool rows = p.c_col == 1;
+  add_partials(p.c, rows ? p.m : p.n, rows ? p.n : p.m, rows ? p.c_row : p.c_col, partials, grid.deep - 1,
+               [&](int64_t begin, int64_t end) {
+                 if (finish) finish_window(*finish, p.c + begin * p.c_row, end - begin, p.n);
+               });
+  return true;
+}
+
 // Large products of many threads: the result is false for others.
 template <class T>
 bool try_shared(const Product<T, T, T>& p, int threads, const ProductFinish* finish) {
@@ -166,6 +192,8 @@ void multiply_any(Product<S, T, S> p, int threads, bool alone, const ProductFini
     multiply_small(p);
     return finished(p.c, p.m, p.n);
   }
+  if constexpr (std::is_same_v<S, T>)
+    if (try_deep(p, threads, finish)) return;
   if constexpr (std::is_same_v<S, float>)
     if (try_shared(p, threads, finish)) return;
   over_rectangles(threads, p.m, p.n, p.k, TileSet<T>::get().width(),

@@ -181,7 +181,8 @@ BlockPlan plan_for(const Product<S, T, D>& g, const TileSet<T>& set) {
   // Rows of A that follow each other in memory are read in place: a tile's stay in the first-level cache.
   static const char* const experiment = std::getenv("FLAMBEAU_ROWS_IN_PLACE");
   static const int64_t aliasing = experiment ? std::atoi(experiment) : 4096;
-  const bool a_rows = g.a_col == 1 && (g.n <= 4 * set.width() || g.a_row * int64_t(sizeof(T)) % aliasing != 0);
+  const bool a_rows =
+      g.a_col == 1 && (g.n <= 4 * set.width() || g.a_row * int64_t(sizeof(T)) % aliasing != 0);
   const bool a_small = g.a_row == 1 && g.m * g.k <= 8192 && g.a_col < 2 * g.m;
   const bool b_small = g.k * g.n <= 8192 && g.b_row < 2 * g.n;
   plan.pack_a = !(same && (a_rows || a_small));
