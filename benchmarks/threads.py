@@ -119,19 +119,19 @@ def serve(library: str) -> None:
     torch = importlib.import_module(library)
     if library != "torch":
         sys.modules["torch"] = torch
-    answers, made = os.fdopen(os.dup(1), "w"), {}
+    answers, runs = os.fdopen(os.dup(1), "w"), {}
     os.dup2(2, 1)  # whatever a library prints is no answer
 
     def prepared(name: str, mode: str) -> Callable[[], Any]:
-        if (name, mode) not in made:
+        if (name, mode) not in runs:
             torch.manual_seed(0)
             if mode == "kernel":
-                made[name, mode] = thread_workloads.KERNELS(torch)[name]()
+                runs[name, mode] = thread_workloads.KERNELS(torch)[name]()
             else:
                 wrap = torch.compile if mode == "compile" else lambda f: f
-                made[name, mode] = {**thread_workloads.STEPS, **shared_steps(torch, wrap)}[name](torch, wrap)
-            made[name, mode]()
-        return made[name, mode]
+                runs[name, mode] = {**thread_workloads.STEPS, **shared_steps(torch, wrap)}[name](torch, wrap)
+            runs[name, mode]()
+        return runs[name, mode]
 
     for text in sys.stdin:
         asked = json.loads(text)

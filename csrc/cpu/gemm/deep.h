@@ -7,6 +7,7 @@
 
 namespace fl::cpu::products {
 
+constexpr double kLongSums = 40'000;                 // nanoseconds of a product that may be shared so
 constexpr int64_t kLeastDepth = 128;                 // of one part of the sums
 constexpr int64_t kMostPartials = int64_t(8) << 20;  // bytes of partial sums
 constexpr double kAdding = 32;                       // multiplications that adding one partial sum is worth

@@ -139,12 +139,13 @@ template <class T>
 bool try_deep(const Product<T, T, T>& p, int threads, const ProductFinish* finish) {
   if (threads < kManyThreads || p.alpha != T(1) || p.beta != T(0) || p.bias || p.relu) return false;
   if (p.c_col != 1 && (p.c_row != 1 || finish)) return false;
+  const double time = double(p.m) * double(p.n) * double(p.k) * kMultiplyTime;
+  if (time < kLongSums) return false;
   const int64_t width = TileSet<T>::get().width();
   const DeepGrid grid = deep_grid_for(threads, p.m, p.n, p.k, width, sizeof(T));
   if (grid.deep == 1) return false;
   T* const partials = static_cast<T*>(scratch(2).get((grid.deep - 1) * p.m * p.n * sizeof(T)));
   const int cells = grid.grid.down * grid.grid.across;
-  const double time = double(p.m) * double(p.n) * double(p.k) * kMultiplyTime;
   parallel_pieces(cells * grid.deep, time, [&](int piece, int) {
     const Cell cell = cell_of(grid.grid, piece % cells, p.m, p.n, width);
     if (!cell.rows.empty() && !cell.columns.empty())
