@@ -14,7 +14,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau._functorch.aot.partition import partition, saved
-from flambeau._functorch.aot.trace import Failed, RecordedCall, RecordedValue, Trace, trace_joint
+from flambeau._functorch.aot.trace import Failed, RecordedCall, RecordedValue, Trace, device_of, trace_joint
 from flambeau._inductor import config, stages, verify
 from flambeau._inductor.convolutions import finish_convolutions, fold_normalizations
 from flambeau._inductor.equal import merge_equal_calls
@@ -141,7 +141,7 @@ class GraphCompiler:
         self.parametric = bool(self.settings.get("parametric_plans", config.parametric_plans))
 
     def _printer(self, inputs: list[Any]) -> Printer:
-        device = next((t.device for t in inputs if not t.is_cpu), fl.device("cpu"))
+        device = device_of(inputs)
         printer = (self.printer or printer_for(device)) if self.fuse else None
         return printer or OperatorsOnly(device)
 

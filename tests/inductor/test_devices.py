@@ -3,6 +3,7 @@
 import pytest
 
 import flambeau as fl
+from flambeau import nn
 from flambeau._inductor import printers
 from flambeau._inductor.printers import CppPrinter, register_printer
 from flambeau.backends import register_device
@@ -32,6 +33,7 @@ def test_tensors_without_data_are_compiled_as_operator_calls():
     assert result.is_meta and result.shape == (3, 4)
 
 
+@pytest.mark.host
 def test_a_device_without_a_printer_runs_its_operators(chip):
     x, y = fl.randn(3, 4), fl.randn(3, 4)
     result = fl.compile(function)(x.to(chip), y.to(chip))
@@ -39,8 +41,10 @@ def test_a_device_without_a_printer_runs_its_operators(chip):
     fl.testing.assert_close(result.to("cpu"), function(x, y))
 
 
-def test_a_device_brings_its_printer(chip, monkeypatch):
-    printed = []
+@pytest.fixture
+def printed(chip, monkeypatch):
+    """Numbers of kernels that the device's printer was asked for."""
+    counts = []
 
     class ChipPrinter(CppPrinter):
         """Its memory is the host's, so that loops of the host can stand for its kernels."""
@@ -49,13 +53,40 @@ def test_a_device_brings_its_printer(chip, monkeypatch):
         epilogues = False
 
         def launches(self, work):
-            printed.append(len(work))
+            counts.append(len(work))
             return super().launches(work)
 
     monkeypatch.setattr(printers, "_factories", dict(printers._factories))
     register_printer(chip, lambda device: ChipPrinter())
+    return counts
+
+
+@pytest.mark.host
+def test_a_device_brings_its_printer(chip, printed):
     x, y = fl.randn(3, 4), fl.randn(3, 4)
     given = [t.to(chip) for t in (x, y)]
     result = fl.compile(function)(*given)
     assert printed and result.device.type == chip
     fl.testing.assert_close(result.to("cpu"), function(x, y))
+
+
+@pytest.mark.host
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda v: fl.ones(2, 3),
+        lambda v: fl.add(fl.ones(2), 1, alpha=v),
+        lambda v: fl.ones(3) * v.item(),
+        lambda v: nn.functional.leaky_relu(-fl.ones(2), v),
+    ],
+)
+def test_what_is_made_without_tensors_is_made_on_the_default_device(chip, printed, make):
+    compiled = fl.compile(make, fullgraph=True)
+    try:
+        fl.set_default_device(chip)
+        for value in (0.5, 0.25, 0.75):
+            result = compiled(fl.tensor(value, device="cpu"))
+            assert result.device.type == chip and printed
+            fl.testing.assert_close(result.to("cpu"), make(fl.tensor(value, device="cpu")).to("cpu"))
+    finally:
+        fl.set_default_device("cpu")

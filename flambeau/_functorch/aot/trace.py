@@ -24,7 +24,7 @@ from flambeau.ops.recording import DependsOnData, refused
 from flambeau.ops.recording import state as recording
 from flambeau.utils._python_dispatch import OperatorRecorder, is_traceable_wrapper_subclass, transform_subclass
 
-__all__ = ["RecordedCall", "Failed", "Trace", "Unsupported", "RecordedValue", "trace_joint"]
+__all__ = ["RecordedCall", "Failed", "Trace", "Unsupported", "RecordedValue", "device_of", "trace_joint"]
 
 
 class Unsupported(DependsOnData):
@@ -363,10 +363,18 @@ def _input(tensor: Any) -> Any:
     return with_history if with_history.stride() == twin.stride() else twin
 
 
+def device_of(inputs: Sequence[Any]) -> Any:
+    """Where a function of these tensors computes: beside the first that is not on the host. Without tensors (scalars that are
+    read from memory are none) what it makes is on the default device."""
+    if all(t._is_wrapped_number() for t in inputs):
+        return fl.get_default_device()
+    return next((t.device for t in inputs if t.device != _CPU), _CPU)
+
+
 def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     twins = [_input(t) for t in inputs]
     histories = [t.grad_fn for t in twins]
-    trace.device = next((t.device for t in inputs if t.device != _CPU), _CPU if inputs else fl.get_default_device())
+    trace.device = device_of(inputs)
     trace.inputs = [trace.value(t) for t in twins]
     for value, tensor in zip(trace.inputs, inputs):
         trace.place(value, tensor.device)
