@@ -78,5 +78,8 @@ def pytest_pyfunc_call():
         if ELSEWHERE and isinstance(error, TypeError) and "[numpy] expected a CPU tensor" in str(error):
             pytest.skip("about arrays in the host's memory")
         raise
+    finally:
+        if DEVICE:  # which a test may have changed
+            fl.set_default_device(DEVICE)
     wait()
     return result

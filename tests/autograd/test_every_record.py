@@ -25,6 +25,9 @@ def test_every_record_has_samples():
     assert not set(samples.WITHOUT) - set(RECORDS)
 
 
+# How much two backwards of the same may differ: an accelerator's libraries add in no fixed order.
+ATOMIC = 0.0 if fl.get_default_device().type == "cpu" else 1e-10
+
 # Results that are floating point and yet have no derivative: values without history, or of no dependence.
 CONSTANT = set(
     "empty_like zeros_like ones_like full_like new_empty new_zeros new_ones new_full new_empty_strided rand_like randn_like "
@@ -63,8 +66,10 @@ def check(name, dtype):
             continue
         step = STEPS.get(name)
         options = {"eps": step, "atol": 0.02} if step else {"atol": 1e-5}
-        assert gradcheck(function, inputs, fast_mode=True, **options)
-        assert gradgradcheck(function, inputs, fast_mode=True, **(options if step else {"atol": 1e-4}))
+        assert gradcheck(function, inputs, fast_mode=True, nondet_tol=ATOMIC, **options)
+        assert gradgradcheck(
+            function, inputs, fast_mode=True, nondet_tol=ATOMIC, **(options if step else {"atol": 1e-4})
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)

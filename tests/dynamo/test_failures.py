@@ -16,6 +16,8 @@ from flambeau._inductor.compile_fx import GraphCompiler
 from flambeau._inductor.failures import BackendError
 from flambeau._inductor.lower import Lowering
 
+pytestmark = pytest.mark.host
+
 numbers = itertools.count(1)
 
 

@@ -13,7 +13,10 @@ from flambeau import _C, nn
 from flambeau._inductor import aot_compile, aoti_compile_and_load, aoti_compile_and_package, aoti_load_package, build
 from flambeau.export import Dim, export
 
-pytestmark = pytest.mark.skipif(build.compiler() is None, reason="packages need a C++ compiler to be made")
+pytestmark = [
+    pytest.mark.host,
+    pytest.mark.skipif(build.compiler() is None, reason="packages need a C++ compiler to be made"),
+]
 
 
 class Mlp(nn.Module):

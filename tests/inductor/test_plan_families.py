@@ -12,6 +12,8 @@ from flambeau import _C, nn
 from flambeau._inductor import config
 from flambeau._inductor.compile_fx import compile_tensor_function
 
+pytestmark = pytest.mark.host
+
 
 @pytest.fixture(autouse=True)
 def seeded():

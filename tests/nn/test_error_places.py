@@ -55,6 +55,7 @@ def test_the_path_of_the_layer_and_its_input(kind, compiled):
     assert message_of(lambda: model(fl.randn(4, 8))).endswith(place)
 
 
+@pytest.mark.host  # an index out of bounds is an error there at once
 def test_a_layer_alone():
     message = message_of(lambda: nn.Embedding(10, 3)(fl.tensor([11])))
     assert message == "[embedding] expected indices in [0, 9], got 11\n  in Embedding(10, 3) got input (1,)"
@@ -74,6 +75,7 @@ def test_errors_of_the_program_itself_stay_as_they_are():
     assert message_of(lambda: nn.Sequential(Raises())(1)) == "mine"
 
 
+@pytest.mark.host  # an index out of bounds is an error there at once
 def test_the_exception_and_its_traceback_are_kept():
     with pytest.raises(IndexError) as caught:
         nn.Sequential(nn.Embedding(10, 3))(fl.tensor([11]))

@@ -8,6 +8,8 @@ import pytest
 
 import flambeau as fl
 
+pytestmark = pytest.mark.host
+
 SHAPES = [(2, 3, 1), (17, 33, 65), (40, 40, 40), (100, 70, 771), (64, 64, 770), (5, 300, 2000), (300, 5, 2000), (129, 257, 1601), (33, 1100, 50), (96, 64, 128)]  # fmt: skip
 LAYOUTS = ("rows", "columns", "gaps")
 

@@ -8,6 +8,8 @@ import pytest
 
 import flambeau as fl
 
+pytestmark = pytest.mark.host
+
 VALUES = [1 + 2j, -0.5j, 3 + 0j]
 
 

@@ -10,6 +10,8 @@ import flambeau as fl
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 import sampled
 
+pytestmark = pytest.mark.host
+
 PARTS = 8
 # Memory without values, and elements seen as those of another dtype.
 LEFT_OUT = ("empty", "view.dtype", "view_copy.dtype")

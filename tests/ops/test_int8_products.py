@@ -12,6 +12,8 @@ import pytest
 
 import flambeau as fl
 
+pytestmark = pytest.mark.host
+
 SHAPES = [(1, 1, 1), (3, 5, 7), (13, 31, 64), (17, 33, 65), (1, 70, 129), (40, 16, 3), (300, 48, 257), (64, 64, 128), (65, 100, 1024), (2, 300, 200), (16, 513, 130)]  # fmt: skip
 LEVELS = {"avx2": "avx2", "avx_vnni": "avx_vnni", "avx512": "avx512bw", "avx512_vnni": "avx512_vnni", "avx512_bf16": "avx512_bf16", "amx": "amx_int8"}  # fmt: skip
 

@@ -1,7 +1,11 @@
 """Clones whose bytes are copied when either tensor is written to."""
 
+import pytest
+
 import flambeau as fl
 from flambeau import _C
+
+pytestmark = pytest.mark.host
 
 
 def test_reading_copies_nothing_and_the_first_write_does():

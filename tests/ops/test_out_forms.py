@@ -42,6 +42,7 @@ def test_nextafter_visits_every_number_of_a_reduced_dtype(dtype):
     assert inplace.nextafter_(infinity).equal(above)
 
 
+@pytest.mark.host
 def test_half_powers_of_a_half_are_powers():
     x = fl.tensor([-math.inf, -0.0, -2.0, 4.0], dtype=fl.half)
     power = x**0.5

@@ -146,6 +146,7 @@ ORDERED = {
 }  # fmt: skip
 
 
+@pytest.mark.host
 @pytest.mark.parametrize("bits", [16, 32, 64])
 @pytest.mark.parametrize("name", [*WRAPPING, *ORDERED])
 def test_unsigned_integers_compute_exactly_or_not_at_all(name, bits):

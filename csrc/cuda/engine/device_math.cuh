@@ -63,6 +63,20 @@ FL_DEVICE_MATH(gelu_tanh, x* logistic(1.5957691216057307117f * (x * ::fmaf(x * x
 
 #undef FL_DEVICE_MATH
 
+// The polynomials of the CPU where those are accurate; the device's library beyond.
+#define FL_DEVICE_FULL_RANGE(name)                   \
+  template <class T>                                 \
+  __device__ __forceinline__ auto name(const T& x) { \
+    if constexpr (std::is_floating_point_v<T>)       \
+      return fl::math::name##_any(x);                \
+    else                                             \
+      return fl::math::name(x);                      \
+  }
+FL_DEVICE_FULL_RANGE(sin)
+FL_DEVICE_FULL_RANGE(cos)
+FL_DEVICE_FULL_RANGE(tan)
+#undef FL_DEVICE_FULL_RANGE
+
 template <class T, class U>
 __device__ __forceinline__ auto pow(const T& x, const U& y) {
   if constexpr (std::is_same_v<T, float> && std::is_same_v<U, float>)

@@ -109,8 +109,8 @@ bool is_narrow(DType dtype) {
 // Of the right number and dtype, and without gaps.
 Tensor parameter(const char* op, const char* name, const Tensor& t, const Tensor& input, int64_t channels) {
   if (!t.defined()) return t;
-  FL_CHECK(t.numel() == channels, "[", op, "] expected ", name, " of ", channels, " elements, got ",
-           t.numel());
+  FL_CHECK(t.numel() == channels, "[", op, "] expected an input of ", t.numel(), " channels for a ", name,
+           " of as many elements, got shape ", input.sizes());
   FL_CHECK(t.dtype() == input.dtype() || (is_narrow(input.dtype()) && t.dtype() == DType::Float), "[", op,
            "] expected parameters of dtype ", name_of(input.dtype()), ", got ", name_of(t.dtype()));
   return contiguous(t);
@@ -146,9 +146,9 @@ void batch_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
   const int64_t count = channels ? input.numel() / channels : 0;
   if (!countable(count)) return by_definition(op, keys, args, results);
   OnDevice on(input.device().index);
-  const bool last = is_channels_last(input);
-  const Tensor x = last ? input : contiguous(input);
-  const Tensor out = last ? empty_like(input, input.dtype()) : empty(input.sizes(), input.options());
+  const bool last = prefers_channels_last(input);
+  const Tensor x = laid(input, last);
+  const Tensor out = empty_laid(input.sizes(), last, input.options());
   const DType statistics = statistics_of(input.dtype());
   const int64_t saved = training ? channels : 0;
   const Tensor mean = empty({saved}, {statistics, input.device()}),
@@ -223,9 +223,7 @@ Asked asked(const char* op, const Tensor& grad, const Tensor& input, const Tenso
   FL_CHECK(mask.length() == 3, "[", op, "] expected a mask of three, got ", mask.length());
   const bool* wanted = mask.bools();
   const Options parameters{weight.defined() ? weight.dtype() : input.dtype(), input.device()};
-  return {!wanted[0] ? empty({0}, input.options())
-          : last     ? empty_like(input, input.dtype())
-                     : empty(input.sizes(), input.options()),
+  return {!wanted[0] ? empty({0}, input.options()) : empty_laid(input.sizes(), last, input.options()),
           empty({wanted[1] ? channels : 0}, parameters), empty({wanted[2] ? channels : 0}, parameters)};
 }
 
@@ -242,7 +240,8 @@ void batch_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
   const int64_t count = channels ? input.numel() / channels : 0;
   if (!countable(count)) return by_definition(op, keys, args, results);
   OnDevice on(input.device().index);
-  const bool last = is_channels_last(input);
+  const bool last = prefers_channels_last(input);
+  const Tensor x = laid(input, last);
   const Asked gradients = asked("batch_norm", grad, input, weight, args[6], channels, last);
   gradients.give(results);
   if (input.numel() == 0) {
@@ -251,7 +250,7 @@ void batch_norm_backward(const Operator& op, void*, KeySet keys, Value* args, Va
     fill(gradients.by_bias, &zero);
     return;
   }
-  const Tensor x = last ? input : contiguous(input), g = laid_out(grad, x);
+  const Tensor g = laid_out(grad, x);
   const int64_t spatial = count / input.size(0);
   const bool rows = last || spatial == 1, wanted = gradients.by_input.numel() > 0;
   const bool sums = training || gradients.by_weight.numel() > 0 || gradients.by_bias.numel() > 0;
@@ -353,12 +352,7 @@ void group_norm(const Operator& op, void*, KeySet keys, Value* args, Value* resu
     const PlanePlan plan(a, s.batch * s.channels, 1, s.spatial, V);
     launch(plane_normalise<T, V>, plan.grid(), plan.threads, stream, "group_norm", a);
   });
-  Tensor laid = out;
-  if (is_channels_last(input)) {
-    laid = empty_like(input, input.dtype());
-    copy_into(laid, out);
-  }
-  results[0] = Value(laid);
+  results[0] = Value(laid(out, prefers_channels_last(input)));
   results[1] = Value(mean);
   results[2] = Value(rstd);
 }
