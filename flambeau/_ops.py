@@ -699,3 +699,11 @@ vars(_C).update(
     _ExcludeDispatchKeyGuard=ExcludeKeys, _IncludeDispatchKeyGuard=IncludeKeys, _DisableTorchDispatch=DisableTorchDispatch,
     _AutoDispatchBelowAutograd=AutoDispatchBelowAutograd, DispatchKeySet=DispatchKeySet,
 )  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HigherOrderOperator":
+        from flambeau._higher_order_ops.operators import HigherOrderOperator
+
+        return HigherOrderOperator
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,24 +12,66 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as fl
+from flambeau.utils import _pytree as pytree
 
 
 class HigherOrderOperator:
-    """An operator over graphs; there is one object for each name."""
+    """An operator over functions and graphs; there is one object for each name of `ops.higher_order`.
+
+    Programs derive their own and give it an implementation for devices, or below autograd: `@op.py_impl(DispatchKey.CPU)`.
+    It is differentiated and batched as it stands, so that rules for transforms are kept and not asked.
+    """
 
     is_higher_order = True
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any] | None = None, *, cacheable: bool = False) -> None:
         self._name = self.__name__ = self.__qualname__ = name
         self.__module__ = "torch.ops.higher_order"
         self.namespace = "higher_order"
         self._function = function
+        self._cacheable = cacheable
+        self._implementations: dict[str, Callable[..., Any]] = {}
 
     def name(self) -> str:
         return self._name
 
+    def cacheable(self) -> bool:
+        return self._cacheable
+
+    def py_impl(self, key: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Sets what runs for a dispatch key, a transform or a mode."""
+
+        def add(function: Callable[..., Any]) -> Callable[..., Any]:
+            self._implementations[str(getattr(key, "name", None) or getattr(key, "__name__", key))] = function
+            return function
+
+        return add
+
+    def py_functionalize_impl(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self.py_impl("functionalize")(function)
+
+    def py_autograd_impl(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self.py_impl("Autograd")(function)
+
+    def fallthrough(self, key: Any) -> None:
+        """What lies below the key runs, as it does for keys without an implementation."""
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
+        if self._function is not None:
+            return self._function(*args, **kwargs)
+        device = next((x.device.type for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, fl.Tensor)), "cpu")
+        for key in (
+            f"Autograd{device.upper()}",
+            "Autograd",
+            "CompositeImplicitAutograd",
+            "CompositeExplicitAutograd",
+            device.upper(),
+        ):
+            if key in self._implementations:
+                return self._implementations[key](*args, **kwargs)
+        raise NotImplementedError(
+            f"[{self._name}] expected an implementation for {device} or for autograd, got {sorted(self._implementations) or 'none'}"
+        )
 
     def __repr__(self) -> str:
         return self._name

@@ -208,3 +208,55 @@ class _OnCopies:
             **{a.name: arguments[a.name] for a in formals if a.kwarg_only},
         )
         return [result, *copies]
+
+
+def recorded(function: Callable[..., Any], without_views: bool, args: Any, kwargs: Any) -> Any:
+    """Calls a function for a recorder that is active: without writes, but for copies into the arguments that it changes."""
+    from flambeau._subclasses.fake_tensor import FakeTensor
+    from flambeau.fx.experimental.proxy_tensor import make_fx
+    from flambeau.fx.graph_module import GraphModule
+    from flambeau.fx.interpreter import Interpreter
+    from flambeau.utils import _pytree as pytree
+    from flambeau.utils._python_dispatch import _disable_current_modes
+
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    if any(isinstance(leaf, FakeTensor) for leaf in leaves):
+        raise NotImplementedError(
+            "[functionalize] expected tensors with data in a call that is recorded, got fake ones"
+        )
+    at = [i for i, leaf in enumerate(leaves) if isinstance(leaf, fl.Tensor)]
+    structure: list[Any] = []
+
+    def flat(*tensors: Any) -> list[Any]:
+        values = list(leaves)
+        for i, tensor in zip(at, tensors):
+            values[i] = tensor
+        positional, named = pytree.tree_unflatten(values, spec)
+        results, result_spec = pytree.tree_flatten(function(*positional, **named))
+        structure.append(result_spec)
+        return results
+
+    with _disable_current_modes():
+        traced = make_fx(flat)(*(leaves[i].detach().clone() for i in at))
+    graph, changed = functionalized(traced.graph)
+    module = GraphModule(traced, graph)
+
+    class WithoutViews(Interpreter):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            return super().call_function(_copying(target) if without_views else target, args, kwargs)
+
+    inputs = [node for node in traced.graph.nodes if node.op == "placeholder"]
+    outputs = WithoutViews(module).run(*(leaves[i] for i in at))
+    for node, value in zip(changed, outputs):
+        argument = leaves[at[inputs.index(node)]]
+        argument = argument if argument.shape == value.shape else argument.resize_(value.shape)
+        argument.copy_(value)
+    return pytree.tree_unflatten(list(outputs[len(changed) :]), structure[-1])
+
+
+def _copying(target: Any) -> Any:
+    """The operator that copies what another one views; others as they are."""
+    if not isinstance(target, OpOverload):
+        return target
+    packet = getattr(fl.ops.aten, f"{target._opname}_copy", None)
+    return getattr(packet, target._overloadname, target) if packet is not None else target

@@ -472,7 +472,8 @@ def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
     """A function with the results of `func`, and its effects on the arguments.
 
-    Nothing is rewritten when it is called. A recorder such as make_fx would see the mutations, and is refused.
+    A plain call runs the function as it is. A recorder such as make_fx sees calls that write to nothing, and at the end copies into
+    the arguments that the function changed; with remove="mutations_and_views", no views either.
 
     >>> flambeau.func.functionalize(lambda x: x.clone().add_(1))(flambeau.zeros(2))
     tensor([1., 1.])
@@ -484,9 +485,10 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
     def call(*args: Any, **kwargs: Any) -> Any:
         modes = [fl._C._get_dispatch_stack_at(i) for i in range(fl._C._len_torch_dispatch_stack())]
         if any(hasattr(mode, "enable_tracing") for mode in modes):
-            raise NotImplementedError(
-                "[functionalize] expected a plain call, got one that is recorded: graphs are not rewritten without "
-                "mutation here; export(f).run_decompositions() makes such a graph"
+            from importlib import import_module
+
+            return import_module("flambeau.export._functionalize").recorded(
+                func, remove == "mutations_and_views", args, kwargs
             )
         return func(*args, **kwargs)
 

@@ -19,7 +19,7 @@ from flambeau._ops import OpOverload
 from flambeau._subclasses.fake_numbers import hinted
 from flambeau._subclasses.fake_operators import bind
 from flambeau._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from flambeau.fx._symbolic_trace import Tracer
+from flambeau.fx._symbolic_trace import Tracer, _resolved
 from flambeau.fx.graph import Graph, _PyTreeCodeGen, _PyTreeInfo
 from flambeau.fx.graph_module import GraphModule, _assign_attr
 from flambeau.fx.interpreter import Interpreter
@@ -446,7 +446,9 @@ def make_fx(
         outputs = [record.argument(x) for x in returned]
         structure = pytree.tree_structure(args)
         if _flat_inputs or all(child.is_leaf() for child in structure.children()):
-            tracer.create_node("output", "output", (pytree.tree_unflatten(outputs, spec),), {})
+            annotation = _resolved(f, getattr(f, "__annotations__", {}).get("return"))
+            result_nodes = pytree.tree_unflatten(outputs, spec)
+            tracer.create_node("output", "output", (result_nodes,), {}, type_expr=annotation)
         else:
             tracer.create_node("output", "output", (outputs,), {})
             tracer.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(["self", *_argument_names(f, args)], structure, spec)))
