@@ -7,6 +7,7 @@ holds it, so that sharing shows in `is`, in pickles and in deep copies. A TypedS
 from __future__ import annotations
 
 import sys
+import warnings
 import weakref
 
 import flambeau
@@ -323,6 +324,38 @@ class UntypedStorage(StorageBase):
         return f" {lines}\n[torch.storage.UntypedStorage(device={self.device}) of size {self.nbytes()}]"
 
 
+_warning = {"always": False, "given": False}
+
+
+def _get_always_warn_typed_storage_removal() -> bool:
+    return _warning["always"]
+
+
+def _set_always_warn_typed_storage_removal(always_warn: bool) -> None:
+    """Whether every use of a typed storage is warned about, not only the first."""
+    if not isinstance(always_warn, bool):
+        raise AssertionError(f"[storage] expected a bool, got {type(always_warn).__name__}")
+    _warning["always"] = always_warn
+
+
+def _reset_warn_typed_storage_removal() -> None:
+    _warning["given"] = False
+
+
+def _warn_typed_storage_removal(stacklevel: int = 2) -> None:
+    """Says, once, that untyped storages are the ones that stay."""
+    if _warning["given"] and not _warning["always"]:
+        return
+    _warning["given"] = True
+    warnings.warn(
+        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. This should "
+        "only matter to you if you are using storages directly.  To access UntypedStorage directly, use tensor.untyped_storage() instead "
+        "of tensor.storage()",
+        UserWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
 def _check_arguments(storage: TypedStorage, args: tuple[Any, ...], wrap_storage: Any, dtype: Any, device: Any) -> None:
     """Refuses what typed storages, and those of the legacy classes, cannot be made of."""
     name, legacy = type(storage).__name__, storage._dtype is not None
@@ -378,7 +411,10 @@ class TypedStorage:
     def __init__(
         self, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None, _internal: bool = False
     ) -> None:
-        _check_arguments(self, args, wrap_storage, dtype, device)
+        if not _internal:
+            _check_arguments(self, args, wrap_storage, dtype, device)
+            if self._dtype is not None or wrap_storage is None:
+                _warn_typed_storage_removal()
         self.dtype = dtype if dtype is not None else (self._dtype or flambeau.get_default_dtype())
         if wrap_storage is not None:
             self._untyped_storage = wrap_storage

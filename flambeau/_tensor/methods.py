@@ -318,6 +318,9 @@ def _typed_storage(self: Tensor) -> Any:
 
 @_method
 def storage(self: Tensor) -> Any:
+    from flambeau.storage import _warn_typed_storage_removal
+
+    _warn_typed_storage_removal()
     return self._typed_storage()
 
 
@@ -325,7 +328,7 @@ def storage(self: Tensor) -> Any:
 def storage_type(self: Tensor) -> Any:
     from flambeau.storage import LEGACY_CLASSES
 
-    return LEGACY_CLASSES[self.storage().pickle_storage_type()]
+    return LEGACY_CLASSES[self._typed_storage().pickle_storage_type()]
 
 
 @_method

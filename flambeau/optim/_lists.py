@@ -60,7 +60,9 @@ def check_at_least_zero(**values: Any) -> None:
 def check_betas(betas: Any) -> None:
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
-            raise ValueError(f"[optim] expected betas in [0, 1), got {beta} at index {i}")
+            raise ValueError(
+                f"[optim] expected betas in [0, 1), got {beta} at index {i}: Invalid beta parameter at index {i}: {beta}"
+            )
 
 
 def zeros_like(p: Tensor) -> Tensor:

@@ -47,3 +47,13 @@ def test_programs_derive_storages():
 
     assert isinstance(Own(UntypedStorage(2)), StorageBase)
     assert isinstance(UntypedStorage(2), StorageBase)
+
+
+def test_typed_storages_are_said_to_go_away_once():
+    from flambeau import storage
+
+    storage._reset_warn_typed_storage_removal()
+    with pytest.warns(UserWarning, match="TypedStorage is deprecated") as caught:
+        fl.ones(2).storage()
+        FloatStorage(2)
+    assert len(caught) == 1 and caught[0].filename == __file__
