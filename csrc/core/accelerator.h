@@ -42,6 +42,9 @@ class Accelerator {
   virtual void launch(void* function, const unsigned* grid, const unsigned* block, unsigned shared,
                       void* stream, void** params, const void* bytes, size_t size, bool waits) = 0;
 
+  // Where kernels say that an index does not exist; what waits for the device raises then.
+  virtual int* failure_flag() = 0;
+
   // Seed and offset of a stream of random numbers, in a tensor of two integers.
   virtual void random_state(const Tensor& to, uint64_t seed, uint64_t offset) = 0;
 };

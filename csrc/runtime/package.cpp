@@ -243,6 +243,23 @@ Ref<compiled::CompiledGraph> instantiate(const compiled::SizePlan& plan, size_t 
   return plan.instantiate(*values);
 }
 
+namespace {
+// Puts the address of the flag that kernels report indices with in its place among their numbers.
+void place_flag(compiled::Program& program, const int* flag) {
+  const auto address = static_cast<int64_t>(reinterpret_cast<intptr_t>(flag));
+  for (compiled::Step& step : program.steps) {
+    auto* kernel = std::get_if<compiled::KernelStep>(&step);
+    if (kernel == nullptr) continue;
+    std::vector<int64_t>& numbers = kernel->numbers;
+    for (size_t i = 0; i + 1 < numbers.size(); ++i)
+      if (numbers[i] == kFlagWord && numbers[i + 1] == kFlagWord) {
+        numbers[i] = address >> 32;
+        numbers[++i] = static_cast<int32_t>(address);
+      }
+  }
+}
+}  // namespace
+
 // Of the plans that hold for the sizes, the one that was recorded nearest to them.
 Package::Instance Package::instantiate(const std::vector<Tensor>& inputs) const {
   std::vector<std::pair<double, const PlanVariant*>> order;
@@ -262,8 +279,11 @@ Package::Instance Package::instantiate(const std::vector<Tensor>& inputs) const 
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [distance, variant] : order)
-    if (Instance instance = runtime::instantiate(variant->plan, replaceable_constants(), inputs))
+    if (Instance instance = runtime::instantiate(variant->plan, replaceable_constants(), inputs)) {
+      if (plan_.device.type != DeviceType::CPU)
+        place_flag(instance->forward, the_accelerator().failure_flag());
       return instance;
+    }
   std::string shapes;
   for (const Tensor& input : inputs) shapes += message(shapes.empty() ? "" : ", ", input.sizes());
   fail("[package] expected sizes that the package was compiled for, got the shapes ", shapes);

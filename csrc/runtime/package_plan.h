@@ -18,6 +18,10 @@ namespace fl::runtime {
 // where tensors are and which images kernels come from.
 constexpr int64_t kHostVersion = 1, kAcceleratorVersion = 2;
 
+// What stands for each half of the address of the accelerator's failure flag among the numbers of a kernel.
+// flambeau/_inductor/triton_build.py has the same.
+constexpr int64_t kFlagWord = 0x464C4147;
+
 // A kernel of an accelerator: its function in an image of the same name, and the most shared memory of its
 // launches.
 struct ImageEntry {

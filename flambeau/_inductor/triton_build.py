@@ -223,6 +223,10 @@ class _TritonLaunch:
         )
 
 
+# In packages, in place of the address of the flag that kernels report indices with: `csrc/runtime/package_plan.h` has the same.
+_PACKAGED_FLAG = 0x464C4147_464C4147
+
+
 class TritonPrinter(Printer):
     """Triton kernels for one GPU."""
 
@@ -256,7 +260,7 @@ class TritonPrinter(Printer):
         capability = properties.major * 10 + properties.minor
         from flambeau.cuda import _library
 
-        failure = _library.call("failure_flag")
+        failure = _library.call("failure_flag") if build.collection() is None else _PACKAGED_FLAG
         return cls(index, Target(capability, properties.multi_processor_count, failure=failure))
 
     def knows(self, expr: Expr, dtype: Any) -> bool:

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -95,6 +96,24 @@ def test_convolutions_and_attention():
     for batch, length in ((1, 2), (2, 5), (4, 9), (3, 7)):
         tokens = fl.randint(0, 11, (batch, length), device="cuda")
         fl.testing.assert_close(package(tokens), attend(tokens), rtol=1e-3, atol=1e-4)
+
+
+def test_indices_that_do_not_exist_are_reported(tmp_path):
+    """Also by a package of another process, whose flag lies elsewhere."""
+    path = tmp_path / "attend.pt2"
+    tokens = fl.randint(0, 11, (2, 5), device="cuda")
+    aoti_compile_and_package(export(Attend().eval().to("cuda"), (tokens,)), package_path=path)
+    program = (
+        "import sys, flambeau as fl\n"
+        "package = fl._inductor.aoti_load_package(sys.argv[1])\n"
+        "package(fl.full((2, 5), 10, device='cuda')), fl.cuda.synchronize()\n"
+        "try:\n"
+        "    package(fl.full((2, 5), 11, device='cuda')), fl.cuda.synchronize()\n"
+        "except (IndexError, RuntimeError) as error:\n"
+        "    print('reported', error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "reported" in done.stdout, done.stdout + done.stderr
 
 
 @fl.no_grad()

@@ -48,7 +48,11 @@ def launches(function, x):
 def main(folder):
     assert fl.cuda.is_available()
     writing._check = lambda *_: None  # kernels do not compute here
-    for name, model, size, most in (("block", Block(), (32,), 9), ("rows", Rows(), (90, 41), 6)):
+    cases = (
+        ("block", Block(), (32,), 9),
+        ("rows", Rows(), (90, 41), 6),
+    )
+    for name, model, size, most in cases:
         model = model.eval().to("cuda")
         compiled = fl.compile(model, dynamic=False)
         batch = Dim("batch", min=1, max=most)

@@ -94,6 +94,8 @@ class Cuda final : public Accelerator {
                   static_cast<cudaStream_t>(stream), {params, bytes, size});
   }
 
+  int* failure_flag() override { return cuda::failure_flag(); }
+
   void random_state(const Tensor& to, uint64_t seed, uint64_t offset) override {
     cuda::random_state(to, seed, offset);
   }
