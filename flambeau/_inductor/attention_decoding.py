@@ -1,9 +1,8 @@
 """Attention of one or a few queries to many keys, as when a model decodes word by word.
 
 There are too few queries to keep a GPU busy, so the keys are divided: each program has the queries of all heads that share
-some keys, and a part of those. It leaves the weighted sum of its values, the largest score and the sum of weights. The last
-program of a head, as a counter tells, puts the parts together. A kernel before it has to set the counters to zero; where there
-is none, a second kernel puts the parts together.
+some keys, and a part of those. It leaves the weighted sum of its values, the largest score and the sum of weights; a second
+kernel puts the parts together.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import math
 from typing import TYPE_CHECKING
 
 import flambeau as fl
-from flambeau._inductor import config
 from flambeau._inductor.ir import Buffer, OperatorCall
 from flambeau._inductor.tiles import Target, power
 from flambeau._inductor.triton import Kernel
@@ -49,17 +47,9 @@ def decoding(item: OperatorCall, target: Target, g: _Geometry) -> list[Kernel]:
         Buffer(-1, fl.float32, size, tuple(math.prod(size[i + 1 :]) for i in range(len(size))), "loop")
         for size in ((rows, splits), (rows, splits), (rows, splits, g.value_depth))
     ]
-    out = _result(output)
     first = _parts(_Writer(), g, each * _KEYS, splits, scratch)
     first.scratch = tuple(scratch)
-    separate = [first, _together(_Writer(), g, splits, scratch, out, sums)]
-    if not config.triton.joins_parts:
-        return separate
-    counters = Buffer(-1, fl.int32, (power(programs),), (1,), "loop")
-    joined = _parts(_Writer(), g, each * _KEYS, splits, scratch, (out, sums, counters))
-    joined.scratch = tuple(scratch)
-    joined.cleared, joined.separate = counters, separate
-    return [joined]
+    return [first, _together(_Writer(), g, splits, scratch, _result(output), sums)]
 
 
 def _at(w: _Writer, name: str, operand: _Operand, head: str, row: str) -> str:
@@ -74,15 +64,7 @@ def _along(w: _Writer, name: str, operand: _Operand) -> str:
     return "" if operand.stride[3] == 1 else f" * {w.number(f'{name} 3', operand.stride[3])}"
 
 
-def _parts(
-    w: _Writer,
-    g: _Geometry,
-    chunk: int,
-    splits: int,
-    scratch: list[Buffer],
-    joined: tuple[_Operand, Buffer, Buffer] | None = None,
-) -> Kernel:
-    """The kernel that leaves parts; with `joined`, a result, its sums and counters, it puts them together as well."""
+def _parts(w: _Writer, g: _Geometry, chunk: int, splits: int, scratch: list[Buffer]) -> Kernel:
     best, total, weighted = (w.pointer(b) for b in scratch)
     column = {name: _along(w, name, o) for name, o in (("q", g.query), ("k", g.key), ("v", g.value))}
     deep, wide = "d < depth", "e < width"
@@ -140,45 +122,8 @@ def _parts(
         f"tl.store({total} + place, total, exists)",
         f"tl.store({weighted} + place[:, None] * width + e[None, :], made, exists[:, None] & ({wide})[None, :])",
     ]
-    if joined is not None:
-        out, sums, counters = joined
-        lines += [
-            "tl.debug_barrier()",  # all threads have stored before one counts
-            f"counter = {w.pointer(counters)} + tl.program_id(1)",
-            'arrived = tl.atomic_add(counter, 1, sem="acq_rel")',
-            f"if arrived == {splits - 1}:",
-            *(f"    {line}" for line in _last(w, g, splits, (best, total, weighted), out, sums)),
-        ]
     grid = (splits, g.batch * (g.heads // g.group), 1)
     return w.kernel(lines, g.constants(_ROWS, _KEYS), 4, 2, grid)
-
-
-def _last(w: _Writer, g: _Geometry, splits: int, parts: tuple[str, str, str], out: _Operand, sums: Buffer) -> list[str]:
-    """What the last program of some heads does: the parts of its rows become one. Others have written them, so that no
-    cache of its processor is asked."""
-    best, total, weighted = parts
-    far = 'cache_modifier=".cg"'
-    return [
-        f"i = tl.arange(0, {power(splits)})",
-        f"there = exists[:, None] & (i < {splits})[None, :]",
-        f"line = ((b * heads + h) * queries + m) * {splits}",
-        f'tops = tl.load({best} + line[:, None] + i[None, :], there, other=float("-inf"), {far})',
-        f"totals = tl.load({total} + line[:, None] + i[None, :], there, other=0.0, {far})",
-        "top = tl.max(tops, 1)",
-        'base = tl.where(top == float("-inf"), 0.0, top)',
-        "all = tl.sum(tl.exp2(tops - base[:, None]) * totals, 1)",
-        "made = tl.zeros([M, V], tl.float32)",
-        f"for split in tl.static_range({splits}):",
-        f'    top = tl.load({best} + line + split, exists, other=float("-inf"), {far})',
-        f"    at = {weighted} + (line + split)[:, None] * width + e[None, :]",
-        f"    part = tl.load(at, exists[:, None] & (e < width)[None, :], other=0.0, {far})",
-        "    made += part * tl.exp2(top - base)[:, None]",
-        f"tl.store({w.pointer(sums)} + (b * heads + h) * queries + m, (base + tl.log2(all)) * {1 / _LOG2E!r}, exists)",
-        "all = tl.where(all > 0, all, 1.0)",
-        f"o = {_at(w, 'o', out, 'h', 'm')}",
-        f"tl.store(o[:, None] + e[None, :]{_along(w, 'o', out)}, (made / all[:, None]).to(tl.{g.dtype}), "
-        "exists[:, None] & (e < width)[None, :])",
-    ]
 
 
 def _together(w: _Writer, g: _Geometry, splits: int, scratch: list[Buffer], out: _Operand, sums: Buffer) -> Kernel:

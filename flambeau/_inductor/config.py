@@ -48,14 +48,6 @@ class cpp:
 
 class triton:
     cudagraphs = False
-    # Being tried, until they have run on a GPU: single queries whose parts the last program puts together; weights that are sent
-    # for ahead; writes into caches in the kernels that compute what is written.
-    joins_parts = os.environ.get("FLAMBEAU_JOINS_PARTS", "0") != "0"
-    prefetches = os.environ.get("FLAMBEAU_PREFETCHES", "0") != "0"
-    # Rows and warps of products with a vector: of rows of up to 1,024 numbers, and of longer ones.
-    vector_tile = os.environ.get("FLAMBEAU_VECTOR_TILE", "")
-    halves = os.environ.get("FLAMBEAU_HALVES", "0") != "0"
-    places = os.environ.get("FLAMBEAU_PLACES", "0") != "0"
     multi_kernel = 0  # there is one kernel for each reduction
 
 

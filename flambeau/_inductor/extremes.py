@@ -11,7 +11,6 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._functorch.aot.trace import RecordedCall
-from flambeau._inductor import config
 from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
 from flambeau.ops import expr as e
 
@@ -35,7 +34,7 @@ def _place(lowering: Any, call: RecordedCall, sign: int) -> bool:
     """Among equal numbers the first counts, and anything that is no number before all others."""
     source, result = call.args[0], call.results[0]
     dim = call.args[1] if len(call.args) > 1 else None
-    if not lowering.printer.places or not config.triton.places or result is None or call.kwargs:
+    if not lowering.printer.places or result is None or call.kwargs:
         return False
     if type(dim) is not int or not source.size or source.dtype not in _FLOATS or math.prod(source.size) >= 1 << 31:
         return False

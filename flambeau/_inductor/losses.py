@@ -10,7 +10,6 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._functorch.aot.trace import RecordedCall
-from flambeau._inductor import config
 from flambeau._inductor.ir import Access, Buffer, Loop, Reduce
 from flambeau.ops import expr as e
 
@@ -46,6 +45,11 @@ class _Rows:
         """The exponential; where scores have few bits, a single instruction of the device is as good."""
         return e.fast_exp2(x * _LOG2_E) if self.scores.buffer.dtype.itemsize == 2 else e.exp(x)
 
+    def exp_from(self, x: e.Expr, top: e.Expr) -> e.Expr:
+        """The exponential of a difference to the largest score; where scores have few bits, in one multiplication and addition."""
+        few = self.scores.buffer.dtype.itemsize == 2
+        return e.fast_exp2(x * _LOG2_E - top * _LOG2_E) if few else e.exp(x - top)
+
     def row(self, buffer: Buffer) -> Access:
         """One number for each row, seen from the matrix."""
         return Access(buffer, 0, (0 if self.rows == 1 else 1, 0))
@@ -61,7 +65,7 @@ class _Rows:
 
     def picked(self) -> Buffer:
         """The score of each row's class: read by itself where scores are in memory, else found while the row is read."""
-        if self.lowering.printer.places and config.triton.places and self.scores.buffer.source != "loop":
+        if self.lowering.printer.places and self.scores.buffer.source != "loop":
             picked = self.buffer((self.rows,))
             first, classes = (
                 Access(a.buffer, a.offset, a.strides[:1]) for a in (self.scores, self.classes)
@@ -122,7 +126,7 @@ def cross_entropy(lowering: Any, call: RecordedCall) -> bool:
         return False
     rows = _Rows(lowering, scores, target)
     top = rows.fold("amax", "maximum", "lowest", _load(0), [rows.scores])
-    spread = rows.fold("sum", "add", 0, rows.exp(_load(0) - _load(1)), [rows.scores, rows.row(top)])
+    spread = rows.fold("sum", "add", 0, rows.exp_from(_load(0), _load(1)), [rows.scores, rows.row(top)])
     picked = rows.picked()
     normalizer = rows.each("logsumexp", _load(0) + e.log(_load(1)), [top, spread], False, lowering.result(sums))
     if reduction not in (_MEAN, _SUM):

@@ -12,7 +12,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue
-from flambeau._inductor import build, config
+from flambeau._inductor import build
 from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, Place
 from flambeau.ops import expr as e
 
@@ -24,7 +24,7 @@ _MOST_GATHERED = 1 << 16  # elements
 def _reports(lowering: Any) -> bool:
     """Whether kernels may say that an index does not exist: they write to an address of this process, which those of a package
     do not know."""
-    return bool(lowering.printer.places) and config.triton.places and build.collection() is None
+    return bool(lowering.printer.places) and build.collection() is None
 
 
 def index_copy_(lowering: Any, call: RecordedCall) -> bool:
@@ -117,7 +117,7 @@ def arange(lowering: Any, call: RecordedCall) -> bool:
     """arange of integers, which needs no memory where it is read."""
     numbers = call.args
     result = call.results[0]
-    if not lowering.printer.indices or not config.triton.places or result is None or result.dtype is not fl.int64:
+    if not lowering.printer.indices or not lowering.printer.places or result is None or result.dtype is not fl.int64:
         return False
     if not numbers or not all(type(n) is int for n in numbers) or not 0 < result.size[0] < 1 << 31:
         return False

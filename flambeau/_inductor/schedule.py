@@ -17,7 +17,6 @@ import enum
 import math
 from dataclasses import dataclass, field, replace
 
-from flambeau._inductor import config
 from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, chosen_loads, moved_loads, refine, split_strides
 
 __all__ = ["AFTER_GROUP", "EVERY_POINT", "Group", "Level", "Member", "new_group", "schedule"]
@@ -151,13 +150,7 @@ class Group:
         """How many rows apart the other halves are that a loop over rows reads of products' results; zero where it reads others,
         or other rows."""
         split, halves = placement.split, self.halves
-        if (
-            not config.triton.halves
-            or placement.level is not Level.ROW
-            or self.apart >= 0
-            or not split
-            or loop.reduce is not None
-        ):
+        if placement.level is not Level.ROW or self.apart >= 0 or not split or loop.reduce is not None:
             return 0
         for loads, (number, half) in chosen_loads(loop.expr):
             reads = [placement.reads[at] for at in loads]

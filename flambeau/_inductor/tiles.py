@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import flambeau as fl
-from flambeau._inductor import config
 from flambeau._inductor.ir import Access, Buffer, Loop, Reduce, chosen_loads
 from flambeau._inductor.iteration import assign_passes, iteration_space
 from flambeau._inductor.joining import second_loads
@@ -147,10 +146,8 @@ def divide(group: Group, stored: set[Buffer], target: Target) -> list[Part]:
             x //= 2
         warps = _warps_for(group, x * power(width))
         if multiplies_vectors(group):
-            x, warps = (2, 2) if width <= 1024 and height >= 2 * target.processors else (1, min(warps * 2, 16))
-            if config.triton.vector_tile:
-                tiles = [int(n) for n in config.triton.vector_tile.split(",")]
-                x, warps = tiles[:2] if width <= 1024 else tiles[2:]
+            # Elements of a thread are many, so that threads are few: kernels that wait for each other find room side by side.
+            x, warps = (4, 2) if width <= 1024 and height >= target.processors else (1, min(warps, 16))
             while group.halves and (x < 2 or group.halves % (x // 2)):
                 x = 2 if x < 2 else x // 2
         tile = Tile(TileKind.BY_ROWS, x, power(width), warps, registers=_registers(group))

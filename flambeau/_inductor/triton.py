@@ -18,15 +18,15 @@ from dataclasses import replace
 from typing import Any
 
 import flambeau as fl
-from flambeau._inductor import config, triton_math
-from flambeau._inductor.ir import Access, Buffer, OperatorCall, Reduce
+from flambeau._inductor import triton_math
+from flambeau._inductor.ir import Access, Buffer, OperatorCall, Reduce, moved_loads
 from flambeau._inductor.iteration import assign_passes, iteration_space
 from flambeau._inductor.joining import guarded_loads
 from flambeau._inductor.printers import Work
 from flambeau._inductor.schedule import Group, Level, Member
 from flambeau._inductor.tiles import Part, Target, Tile, TileKind, alternatives, divide, multiplies_vectors, row_reads
 from flambeau._inductor.triton_header import HEADER
-from flambeau._inductor.triton_joining import WAIT_HERE, clear_counters, fetch_ahead, join_steps, waiting
+from flambeau._inductor.triton_joining import WAIT_HERE, join_steps, waiting
 from flambeau._inductor.triton_kernel import POINTERS, TYPES, Kernel, Tuner
 from flambeau.ops.expr import Expr
 
@@ -588,7 +588,9 @@ class Writer:
         if self.tile.full_rows:
             lines += [*self.column_lines(""), *self.mask_lines()]
             if not multiplies_vectors(self.group):
-                return [*lines, *self._whole_rows(Scope(self)).lines]
+                scope = Scope(self)
+                self._load_named_rows(scope)
+                return [*lines, *self._whole_rows(scope).lines]
             self.early = []
             scope = Scope(self)
             self._load_row_operands(scope)
@@ -599,6 +601,13 @@ class Writer:
         for at in range(max(self.passes, 1)):
             self._looped_pass(rows, at)
         return rows.lines
+
+    def _load_named_rows(self, scope: Scope) -> None:
+        """Reads what memory names for each row before the rows, as two loads wait for each other: the score of its class, say."""
+        for member in self.group.members:
+            outside = all(a.buffer not in self.group.made for a in member.reads)
+            if member.level is Level.ROW and outside and moved_loads(member.loop.expr):
+                self.operand(scope, member)
 
     def _load_row_operands(self, scope: Scope) -> None:
         """Loads what is added to the sums of rows, say, before those are made, whose time hides the loads'."""
@@ -785,7 +794,4 @@ def print_all(
         printed = [None if kernels is None else [waiting(k) for k in kernels] for kernels in printed]
     if steps is not None:
         join_steps(printed, steps)
-    clear_counters(printed)
-    if target.capability >= 90 and config.triton.prefetches:
-        fetch_ahead(printed)
     return printed

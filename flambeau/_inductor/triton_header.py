@@ -64,13 +64,6 @@ def order_key(x, sign: tl.constexpr):
 
 
 @triton.jit
-def fetch_lines(start, lines, each, N: tl.constexpr):
-    at = tl.program_id(0) * each + tl.minimum(tl.arange(0, N), each - 1)
-    place = start.to(tl.int64) + tl.minimum(at, lines - 1).to(tl.int64) * 128
-    tl.inline_asm_elementwise("prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [place], dtype=tl.int32, is_pure=False, pack=1)
-
-
-@triton.jit
 def to_e4m3(x):
     return x.to(tl.float32).to(tl.float8e4nv)
 

@@ -5,9 +5,6 @@ kernels of a model that decodes word by word take. A kernel that waits for the o
 one ends, and may read what no kernel writes before it waits (programmatic dependent launch). Small kernels that do not depend
 on each other become one, whose first programs are those of the first kernel, and so on; copies of parameters in another dtype,
 which autocast makes where each is used, are brought together for that.
-
-Kernels between products leave the memory idle, so that a product before them sends for the weights of the next ones, which then
-are in the cache.
 """
 
 from __future__ import annotations
@@ -18,33 +15,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flambeau._inductor.ir import Buffer, OperatorCall
-from flambeau._inductor.memory import extent
+from flambeau._inductor.ir import OperatorCall
 from flambeau._inductor.schedule import Group, Level
 
 if TYPE_CHECKING:
     from flambeau._inductor.triton import Kernel
 
-__all__ = ["WAIT_HERE", "clear_counters", "fetch_ahead", "gathered", "is_copy", "join_steps", "waiting"]
+__all__ = ["WAIT_HERE", "gathered", "is_copy", "join_steps", "waiting"]
 
 WAIT_HERE = "# from here on it needs what the kernels before it have made"  # a line of a kernel
 _MOST = 8  # kernels of one launch
 _MOST_POINTERS = 96  # of theirs
-_LINE = 128  # bytes that the cache gets at once
-_MOST_AHEAD = 24 << 20  # bytes that are sent for: half of the cache
-_LEAST_AHEAD = 1 << 16  # of one tensor
 _HEAD = re.compile(r"def @NAME@\((.*)\):\n")
 
 
 def waiting(kernel: Kernel) -> Kernel:
     """The kernel with a wait for the one before it: where it says so, or at its beginning."""
     source = _HEAD.sub(lambda head: f"{head[0]}    gdc_launch_dependents()\n", kernel.source, count=1)
-    early = WAIT_HERE in source
-    if early:
+    if WAIT_HERE in source:
         source = source.replace(WAIT_HERE, "gdc_wait()")
     else:
         source = source.replace("gdc_launch_dependents()\n", "gdc_launch_dependents()\n    gdc_wait()\n", 1)
-    return replace(kernel, source=source, waits=True, early=early)
+    return replace(kernel, source=source, waits=True)
 
 
 def join_steps(printed: list[list[Kernel] | None], steps: Sequence[int]) -> None:
@@ -74,91 +66,6 @@ def _runs(kernels: dict[int, Kernel]) -> list[list[int]]:
             runs.append([place])
             pointers = len(kernel.pointers)
     return runs
-
-
-def clear_counters(printed: list[list[Kernel] | None]) -> None:
-    """Lets the kernel before each one that counts set the counters to zero; where none is before, separate kernels take its
-    place."""
-    before: tuple[list[Kernel], int] | None = None
-    for kernels in printed:
-        if kernels and kernels[0].cleared is not None and before is None:
-            assert kernels[0].separate is not None
-            kernels[:] = [waiting(k) if kernels[0].waits else k for k in kernels[0].separate]
-        for at, kernel in enumerate(kernels or ()):
-            if kernel.cleared is not None:
-                assert before is not None
-                others, place = before
-                others[place] = _clearing(others[place], kernel.cleared)
-            before = kernels, at  # type: ignore[assignment]
-
-
-def _with_pointer(kernel: Kernel, buffer: Buffer, offset: int) -> tuple[Kernel, str]:
-    """The kernel with one pointer more, and that one's name."""
-    if (buffer, offset) in kernel.pointers:
-        return kernel, f"p{kernel.pointers.index((buffer, offset))}"
-    count = len(kernel.pointers)
-
-    def extended(head: re.Match[str]) -> str:
-        names = head[1].split(", ")
-        return f"def @NAME@({', '.join([*names[:count], f'p{count}', *names[count:]])}):\n"
-
-    source = _HEAD.sub(extended, kernel.source)
-    return replace(kernel, source=source, pointers=[*kernel.pointers, (buffer, offset)]), f"p{count}"
-
-
-def _clearing(kernel: Kernel, counters: Buffer) -> Kernel:
-    """The kernel with the counters set to zero at its end."""
-    kernel, name = _with_pointer(kernel, counters, 0)
-    (count,) = counters.size
-    first = " & ".join(f"(tl.program_id({axis}) == 0)" for axis, n in enumerate(kernel.grid) if n > 1) or "True"
-    line = f"    if {first}:\n        tl.store({name} + tl.arange(0, {count}), tl.zeros([{count}], tl.int32))\n"
-    return replace(kernel, source=kernel.source + line, scratch=(*kernel.scratch, counters))
-
-
-def fetch_ahead(printed: list[list[Kernel] | None]) -> None:
-    """Lets products with vectors send for what the kernels behind the next ones read from inputs, where those do not load it by
-    themselves before they wait."""
-    places = [(kernels, at) for kernels in printed for at in range(len(kernels or ()))]
-    order: list[Kernel] = [kernels[at] for kernels, at in places]  # type: ignore[index]
-    for number, (kernels, at) in enumerate(places):
-        kernel = order[number]
-        if not kernel.early or kernel.grid[1:] != (1, 1) or kernel.grid[0] * kernel.warps < 512:
-            continue
-        fetched = _read_behind(order[number + 1 :])
-        if fetched:
-            kernels[at] = _fetching(kernel, fetched)  # type: ignore[index]
-
-
-def _read_behind(later: Sequence[Kernel]) -> dict[tuple[Buffer, int], int]:
-    """The inputs that kernels and the products behind them read, and their bytes; none where a product follows at once, which
-    loads its weights itself."""
-    fetched: dict[tuple[Buffer, int], int] = {}
-    product = False
-    for kernel in later:
-        if not kernel.early and product:
-            break
-        product = product or kernel.early
-        if kernel is later[0] and product:
-            return {}
-        for buffer, offset in kernel.pointers:
-            size = extent(buffer)
-            if buffer.memory.source == "input" and size >= _LEAST_AHEAD and (buffer, offset) not in fetched:
-                if sum(fetched.values()) + size > _MOST_AHEAD:
-                    return fetched
-                fetched[buffer, offset] = size - offset * buffer.dtype.itemsize
-    return fetched if product else {}
-
-
-def _fetching(kernel: Kernel, fetched: dict[tuple[Buffer, int], int]) -> Kernel:
-    """The kernel that sends for some tensors at its end; each program for a part of each."""
-    for (buffer, offset), size in fetched.items():
-        kernel, name = _with_pointer(kernel, buffer, offset)
-        lines = size // _LINE
-        each = -(-lines // kernel.grid[0])
-        width = 1 << (each - 1).bit_length()
-        call = f"    fetch_lines({name}, {lines}, {each}, {width})\n"
-        kernel = replace(kernel, source=kernel.source + call)
-    return kernel
 
 
 def is_copy(group: Group | OperatorCall) -> bool:
@@ -235,5 +142,4 @@ def _joined(kernels: list[Kernel]) -> Kernel:
         stages=max(kernel.stages for kernel in kernels),
         registers=registers.pop() if len(registers) == 1 else None,
         scratch=tuple(b for kernel in kernels for b in kernel.scratch),
-        early=any(kernel.early for kernel in kernels),
     )

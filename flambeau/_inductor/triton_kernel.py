@@ -46,9 +46,6 @@ class Kernel:
     registers: int | None = None  # the most of a thread; None leaves it to the compiler
     scratch: tuple[Buffer, ...] = ()  # buffers of its own, made before it runs
     waits: bool = False  # itself for the kernel before it
-    early: bool = False  # loads weights before it waits
-    cleared: Buffer | None = None  # counters that a kernel before it sets to zero
-    separate: list[Kernel] | None = None  # the kernels that do the same where there is none before it
 
     def signature(self) -> dict[str, str]:
         names = {f"p{i}": POINTERS[b.dtype] for i, (b, _) in enumerate(self.pointers)}

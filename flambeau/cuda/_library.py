@@ -109,7 +109,7 @@ def call(name: str, *args: Any) -> Any:
             from flambeau.cuda import OutOfMemoryError
 
             raise OutOfMemoryError(text)
-        raise RuntimeError(text)
+        raise IndexError(text) if result == 3 else RuntimeError(text)
     return None
 
 

@@ -22,13 +22,11 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 import flambeau as fl
-from flambeau._inductor import config, triton_math
 from flambeau._inductor import triton as printer
+from flambeau._inductor import triton_math
 from flambeau._inductor.steps import Location, LoopStep
 from flambeau._inductor.tiles import Target
 from flambeau._inductor.triton_build import TritonPrinter
-
-config.triton.halves = config.triton.joins_parts = config.triton.prefetches = config.triton.places = True
 
 _FOLDS = {
     "fold_mul": np.multiply, "fold_bitor": np.bitwise_or, "fold_bitand": np.bitwise_and, "fold_maximum": np.maximum,
@@ -131,7 +129,6 @@ class _Launch:
         exec(compile(text, file.name, "exec"), space)
         space["libdevice"] = Library()
         space["gdc_wait"] = space["gdc_launch_dependents"] = lambda: None
-        space["fetch_lines"] = lambda *arguments: None
         space["fast_inverse"], space["fast_exp2"] = space["libdevice"].fast_inverse, space["libdevice"].exp2
         space["to_e4m3"] = _to_float8(fl.float8_e4m3fn, tl.float8e4nv)
         space["to_e5m2"] = _to_float8(fl.float8_e5m2, tl.float8e5)

@@ -23,7 +23,7 @@ int guarded(F&& f) {
     return 0;
   } catch (const Error& e) {
     last_error = e.what();
-    return e.kind == ErrorKind::OutOfMemory ? 2 : 1;
+    return e.kind == ErrorKind::OutOfMemory ? 2 : e.kind == ErrorKind::Index ? 3 : 1;
   } catch (const std::exception& e) {
     last_error = e.what();
     return 1;
