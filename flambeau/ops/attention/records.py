@@ -154,8 +154,11 @@ def _biased(
 ) -> fl.Tensor:
     """Attention with dropout or a bias that has a gradient; the weights that are kept are drawn before."""
     keep = None
-    if dropout_p > 0.0:
-        weights = query.new_empty(()).expand(*query.shape[:3], key.shape[2])  # of which nothing is read
+    sizes = (*query.shape[:3], key.shape[2])
+    if dropout_p > 0.0 and query.device.type == "cuda":
+        keep = fl.empty(sizes, dtype=fl.bool, device=query.device).bernoulli_(1 - dropout_p)
+    elif dropout_p > 0.0:  # recorded: the same numbers, of an operator that becomes loops
+        weights = query.new_empty(()).expand(*sizes)  # of which nothing is read
         keep = fl.native_dropout(weights, dropout_p, True)[1]
     if mask is not None:
         mask = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
