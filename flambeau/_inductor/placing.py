@@ -12,7 +12,6 @@ from typing import Any
 
 import flambeau as fl
 from flambeau._functorch.aot.trace import RecordedCall, RecordedValue
-from flambeau._inductor import build
 from flambeau._inductor.ir import Access, Buffer, Loop, OperatorCall, Place
 from flambeau.ops import expr as e
 
@@ -21,15 +20,9 @@ __all__ = ["arange", "embedding", "index", "index_copy_"]
 _MOST_GATHERED = 1 << 16  # elements
 
 
-def _reports(lowering: Any) -> bool:
-    """Whether kernels may say that an index does not exist: they write to an address of this process, which those of a package
-    do not know."""
-    return bool(lowering.printer.places) and build.collection() is None
-
-
 def index_copy_(lowering: Any, call: RecordedCall) -> bool:
     """index_copy_(self, dim, index, source)"""
-    if not _reports(lowering) or call.kwargs or not lowering._computes(call):
+    if not lowering.printer.places or call.kwargs or not lowering._computes(call):
         return False
     target, dim, index, source = call.args
     if not target.size or len(index.size) > 1 or index.dtype not in (fl.int32, fl.int64):
@@ -96,7 +89,7 @@ def _rows_of(lowering: Any, call: RecordedCall, table: RecordedValue, indices: R
     if (
         result is None
         or math.prod(result.size) > _MOST_GATHERED
-        or not _reports(lowering)
+        or not lowering.printer.places
         or not lowering._computes(call)
     ):
         return False
