@@ -1,6 +1,6 @@
 """Graphs as source in the language of archives: `.code`, and what `code/` holds.
 
-Statements are printed in order. A value that is used once, by the statement that follows, is written inside it; others get names. Constants that cannot be written as
+Statements are printed in order. A value without a name that is used once, by the statement that follows, is written inside it; others get names. Constants that cannot be written as
 literals go into a table, `CONSTANTS.c0`, as PyTorch has it.
 """
 
@@ -25,7 +25,8 @@ _CASTS = {
     "aten::list": "list",
     "aten::sorted": "sorted",
 }
-_LINE = 100
+_LINE = 40
+_NAMED_OPERANDS = ("prim::fork", "prim::awaitable", "prim::isinstance", "prim::unchecked_cast", "prim::Enter", "prim::Exit")
 
 
 class CodePrinter:
@@ -38,6 +39,7 @@ class CodePrinter:
         self.expressions: dict[int, str] = {}
         self.names: set[str] = set()
         self.counter = 0
+        self.inlined: dict[int, Node] = {}
         self.operators: set[str] = set()
 
     # ------------------------------------------------------------------ names
@@ -96,58 +98,21 @@ class CodePrinter:
         self.lines.append(head)
         self.block(graph, indent + "  ")
         values = graph._return._inputs
+        self.split(values, indent + "  ")
         self.lines.append(f"{indent}  return {self.use(values[0])}")
         return "\n".join(self.lines) + "\n"
 
     # ------------------------------------------------------------------ blocks
 
     def block(self, block: Block, indent: str) -> None:
-        _with_statements(self, block._nodes, indent, self._inlinable(block))
-
-    def _inlinable(self, block: Block) -> set[int]:
-        """Nodes whose value can be written where it is used: one use in this block, with nothing between that could change it."""
-        inlinable: set[int] = set()
-        position = {id(n): i for i, n in enumerate(block._nodes)}
-        for node in block._nodes:
-            if (
-                len(node._outputs) != 1
-                or node._blocks
-                or node._kind in ("prim::Constant", "prim::GetAttr", "prim::CreateObject")
-            ):
-                continue
-            value = node._outputs[0]
-            if len(value._uses) != 1 or value.hasDebugName():
-                continue
-            user = value._uses[0].user
-            if user is block._return and block.owner is None:
-                place = len(block._nodes)
-            elif id(user) in position:
-                place = position[id(user)]
-                if user._kind == "prim::Loop" and value._uses[0].offset > 1:
-                    continue
-            else:
-                continue
-            between = block._nodes[position[id(node)] + 1 : place]
-            if all(id(n) in inlinable or n._kind in ("prim::Constant", "prim::Uninitialized") for n in between):
-                inlinable.add(id(node))
-        return self._ordered(block, inlinable)
-
-    def _ordered(self, block: Block, inlinable: set[int]) -> set[int]:
-        """Inlined operands must be evaluated in the order of the graph: drop those that a later operand would overtake."""
-        ordered = set(inlinable)
-        for node in block._nodes:
-            operands = [v.node() for v in node._inputs if id(v.node()) in ordered]
-            order = [block._nodes.index(n) for n in operands]
-            if order != sorted(order):
-                for n in operands:
-                    ordered.discard(id(n))
-        return ordered
+        _with_statements(self, block._nodes, indent, _inlined_nodes(block))
 
     def assign(self, node: Node, text: str, indent: str, inline: set[int]) -> None:
         if not node._outputs:
             self.lines.append(f"{indent}{text}")
             return
-        if id(node) in inline and len(text) < _LINE:
+        if id(node) in inline:
+            self.inlined[id(node._outputs[0])] = node
             self.expressions[id(node._outputs[0])] = text
             return
         names = []
@@ -156,6 +121,14 @@ class CodePrinter:
             self.expressions[id(output)] = name
             names.append(name)
         self.lines.append(f"{indent}{', '.join(names)} = {text}")
+
+    def split(self, values: list[Value], indent: str) -> None:
+        """Give names to expressions that are long, and to those that are computed before them."""
+        long = [i for i, v in enumerate(values) if id(v) in self.inlined and len(self.expressions[id(v)]) > _LINE]
+        for value in values[: long[-1] + 1 if long else 0]:
+            node = self.inlined.pop(id(value), None)
+            if node is not None:
+                self.assign(node, self.expressions[id(value)], indent, set())
 
     def use(self, value: Value) -> str:
         expression = self.expressions.get(id(value))
@@ -169,6 +142,7 @@ class CodePrinter:
     # ------------------------------------------------------------------ nodes
 
     def node(self, node: Node, indent: str, inline: set[int]) -> None:
+        self.split(node._inputs, indent)
         handler = getattr(self, "prim_" + node._kind[6:], None) if node._kind.startswith("prim::") else None
         if handler is not None:
             handler(node, indent, inline)
@@ -481,8 +455,55 @@ class CodePrinter:
         name = self.fresh("__forked_function")
         self.lines.append(f"{indent}def {name}():")
         self.block(node._blocks[0], indent + "  ")
+        self.split(node._blocks[0]._return._inputs, indent + "  ")
         self.lines.append(f"{indent}  return {self.use(node._blocks[0]._return._inputs[0])}")
         self.assign(node, f"fork({name})", indent, set())
+
+
+# ---------------------------------------------------------------------------------------------- inlining
+
+
+def _inlined_nodes(block: Block) -> set[int]:
+    """Nodes whose value is written where it is used: the order in which expressions are evaluated is that of the nodes.
+
+    Statements are visited from the last to the first. `last` is the node before which everything still has to be placed; a value may be written inside its user
+    when it is computed exactly there.
+    """
+    position = {id(n): i for i, n in enumerate(block._nodes)}
+    inlined: set[int] = set()
+
+    def before(index: int) -> int:
+        index -= 1
+        while index >= 0 and block._nodes[index]._kind in ("prim::Constant", "prim::Uninitialized"):
+            index -= 1
+        return index
+
+    def visit(node: Node, index: int) -> int:
+        """The place before `node` at `index` once its inputs are written inside it."""
+        last = before(index)
+        for value in reversed(node._inputs):
+            maker = value.node()
+            if last >= 0 and position.get(id(maker)) == last and _can_inline(value):
+                inlined.add(id(maker))
+                last = visit(maker, last)
+        return last
+
+    visit(block._return, len(block._nodes))
+    for index in range(len(block._nodes) - 1, -1, -1):
+        if id(block._nodes[index]) not in inlined:
+            visit(block._nodes[index], index)
+    return inlined
+
+
+def _can_inline(value: Value) -> bool:
+    """Whether a value may stand inside its only user. One with a name keeps it, unless it only leaves its block."""
+    node = value.node()
+    if len(node._outputs) != 1 or node._blocks or len(value._uses) != 1 or node._kind == "prim::CreateObject":
+        return False
+    use = value._uses[0]
+    if value.hasDebugName() and use.user._kind != "prim::Return":
+        return False
+    return not (use.user._kind == "prim::Loop" and use.offset > 1) and use.user._kind not in _NAMED_OPERANDS
 
 
 # ---------------------------------------------------------------------------------------------- with

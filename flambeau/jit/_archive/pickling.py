@@ -25,6 +25,7 @@ class PickleWriter:
         self.storages: dict[int, tuple[str, Any]] = {} if storages is None else storages
         self.memo: dict[int, int] = {}
         self.alive: list[Any] = []
+        self.unfinished: set[int] = set()
         self.types: list[T.JitType] = []
 
     def finish(self) -> bytes:
@@ -52,6 +53,7 @@ class PickleWriter:
         self.name(module, name)
 
     def remember(self, value: Any) -> None:
+        """Number what was written last: complete, for readers make objects when they have their attributes."""
         index = len(self.memo)
         self.memo[id(value)] = index
         self.alive.append(value)
@@ -168,36 +170,45 @@ class PickleWriter:
         kind = value._type() if isinstance(value, _values.ScriptObject) else value.__dict__.get("_script_type")
         if not isinstance(kind, T.ClassType):
             raise RuntimeError(f"[jit.save] expected a value that archives can hold, got {type(value).__name__}")
+        if id(value) in self.unfinished:
+            raise RuntimeError(f"[jit.save] expected objects without cycles, got a {kind.name} that contains itself")
+        self.unfinished.add(id(value))
         self.types.append(kind)
         self.class_name(kind.name)
         self.out += b")\x81"
         if "__getstate__" in kind.methods and "__setstate__" in kind.methods:
             state = kind.methods["__getstate__"].run()(value)
-            self.remember(value)
             self.value(state, kind.methods["__getstate__"].schema.result_type())
             self.out += b"b"
-            return
+        else:
+            self.out += b"}("
+            for name, part in kind.attributes.items():
+                self.text(name)
+                self.value(getattr(value, name), part)
+            self.out += b"ub"
+        self.unfinished.remove(id(value))
         self.remember(value)
-        self.out += b"}("
-        for name, part in kind.attributes.items():
-            self.text(name)
-            self.value(getattr(value, name), part)
-        self.out += b"ub"
 
     def _native_object(self, value: Any) -> None:
         """An object of a class of the library: its name and its state."""
         self.class_name(value.script_class)
         self.out += b")\x81"
-        self.remember(value)
         self.value(value.script_state(), parse_type(value.STATE_TYPE))
         self.out += b"b"
+        self.remember(value)
 
     # ------------------------------------------------------------------ tensors
 
     def tensor(self, tensor: Any) -> None:
+        if self.recall(tensor):
+            return
         if tensor.is_quantized:
             self._quantized(tensor)
-            return
+        else:
+            self._dense(tensor)
+        self.remember(tensor)
+
+    def _dense(self, tensor: Any) -> None:
         plain = tensor.detach()
         if plain.layout is not flambeau.strided:
             raise RuntimeError(f"[jit.save] expected dense tensors, got one with the layout {plain.layout}")

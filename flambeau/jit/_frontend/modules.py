@@ -247,7 +247,7 @@ class _Draft:
                 return
         if (
             callable(value)
-            and not isinstance(value, (type, _values.ScriptObject))
+            and not isinstance(value, (type, _values.ScriptObject, _C.device))
             and not hasattr(value, "_script_type")
         ):
             self.functions[name] = value
