@@ -233,8 +233,8 @@ Object update(const Objects& a) {
 Object pop_item(const Objects& a) {
   const Object& d = dict(a, 0);
   FL_CHECK(!d.items().empty(), "popitem(): dictionary is empty");
-  const Object pair = Object::tuple({d.items().back(), d.heap->values.back()});
-  erase(d, d.items().size() - 1);
+  const Object pair = Object::tuple({d.items().front(), d.heap->values.front()});
+  erase(d, 0);
   return pair;
 }
 Object make_dict(const Objects& a) {

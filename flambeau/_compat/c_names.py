@@ -18,7 +18,7 @@ _ANSWERS: dict[str, Any] = {
     "_jit_set_profiling_executor": False, "_jit_override_can_fuse_on_cpu": None, "_jit_override_can_fuse_on_gpu": None,
     "_jit_set_texpr_fuser_enabled": None, "_jit_set_nvfuser_enabled": False, "_jit_set_fusion_strategy": [],
     "_jit_get_profiling_executor": False, "_jit_get_operation": (None, []), "_cuda_isInBadFork": False,
-    "_get_tracing_state": None, "_mps_is_available": False, "_xpu_getDeviceCount": 0, "_get_nnpack_enabled": False,
+    "_mps_is_available": False, "_xpu_getDeviceCount": 0, "_get_nnpack_enabled": False,
     "_is_flash_attention_available": False, "_set_print_stack_traces_on_fatal_signal": None,
 }  # fmt: skip
 # Functions that ask another module.
@@ -27,6 +27,7 @@ _ASKED: dict[str, Callable[[], Any]] = {
     "_get_cudnn_enabled": lambda: flambeau.backends.cudnn.enabled,
     "_get_mkldnn_enabled": lambda: flambeau.backends.mkldnn.enabled,
     "_get_privateuse1_backend_name": lambda: flambeau.backends.private_use_name(),
+    "_get_tracing_state": lambda: import_module("flambeau.jit._trace").current(),
     "_is_tracing": lambda: flambeau.jit.is_tracing(),
     "_are_functorch_transforms_active": lambda: import_module("flambeau.autograd.transforming").is_inside(),
     "_is_any_autocast_enabled": lambda: any(
@@ -62,7 +63,7 @@ _SCRIPTS = frozenset(
     "NoneType ClassType EnumType FutureType InterfaceType UnionType DeviceObjType JitType Type Argument "
     "_get_graph_executor_optimize _jit_assert_is_instance _jit_get_all_schemas _jit_get_inline_everything_mode _jit_get_schemas_for_operator "
     "_jit_set_inline_everything_mode _create_function_from_graph _freeze_module _propagate_shapes _debug_get_fusion_group_inlining "
-    "_debug_set_fusion_group_inlining _debug_set_autodiff_subgraph_inlining _set_graph_executor_optimize _infer_size".split()
+    "_debug_set_fusion_group_inlining _debug_set_autodiff_subgraph_inlining _set_graph_executor_optimize _infer_size parse_schema parse_ir".split()
 )
 _PASSES = (
     "_jit_pass_",

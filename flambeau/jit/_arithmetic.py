@@ -86,6 +86,14 @@ def factorial(n: int) -> int:
     return wrap(math.factorial(n)) if n < 66 else 0
 
 
+def pop_first(items: dict[Any, Any]) -> tuple[Any, Any]:
+    """Dictionaries of scripts give the pair that was set first."""
+    if not items:
+        raise RuntimeError("popitem(): dictionary is empty")
+    key = next(iter(items))
+    return key, items.pop(key)
+
+
 def total(items: list[Any]) -> Any:
     result = sum(items)
     return wrap(result) if type(result) is int else result

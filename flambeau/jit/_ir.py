@@ -173,8 +173,8 @@ class Node:
     def outputs(self) -> Iterator[Value]:
         return iter(list(self._outputs))
 
-    def input(self) -> Value:
-        return self._inputs[0]
+    def input(self, index: int = 0) -> Value:
+        return self._inputs[index]
 
     def output(self) -> Value:
         return self._outputs[0]
@@ -261,6 +261,13 @@ class Node:
 
     def hasAttribute(self, name: str) -> bool:
         return name in self.attributes
+
+    def mustBeNone(self) -> bool:
+        """Whether the only value of the node is None."""
+        return len(self._outputs) == 1 and self._outputs[0].type() == T.NONE
+
+    def hasMultipleOutputs(self) -> bool:
+        return len(self._outputs) > 1
 
     def hasAttributes(self) -> bool:
         return bool(self.attributes)

@@ -28,6 +28,9 @@ class JitError(RuntimeError):
     """Raised by a program: `jit.Error`."""
 
 
+JitError.__name__ = JitError.__qualname__ = "Error"
+
+
 SYMBOLS = {
     "add": "+",
     "sub": "-",

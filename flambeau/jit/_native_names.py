@@ -189,6 +189,11 @@ def _jit_clear_class_registry() -> None:
     """Types live as long as what has them."""
 
 
+def parse_schema(schema: str) -> _schemas.Signature:
+    """A signature from its text."""
+    return _schemas.parse_signature(schema)
+
+
 def _jit_get_schemas_for_operator(name: str) -> list[Any]:
     return list(_schemas.signatures(name))
 

@@ -104,7 +104,8 @@ class Signature:
             parts.append("...")
         results = ", ".join(str(r) for r in self.returns)
         head = f"{self.name}.{self.overload_name}" if self.overload_name else self.name
-        return f"{head}({', '.join(parts)}) -> {results if len(self.returns) == 1 else f'({results})'}"
+        enclosed = len(self.returns) != 1 or results.startswith("(")
+        return f"{head}({', '.join(parts)}) -> {f'({results})' if enclosed else results}"
 
     __repr__ = __str__
 

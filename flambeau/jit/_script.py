@@ -41,7 +41,7 @@ def script_object(obj: Any, resolve: Any = None, example_inputs: Any = None) -> 
     if getattr(obj, "__script_if_tracing_wrapper", False):
         obj = obj.__original_fn
     if isinstance(obj, functools.partial) or not callable(obj):
-        raise RuntimeError(f"[jit.script] expected a function, class or module, got {type(obj).__name__}")
+        raise TypeError(f"[jit.script] expected a function, class or module, got {type(obj).__name__}")
     python = inspect.unwrap(obj)
     if hasattr(python, "__func__"):
         raise RuntimeError("[jit.script] expected a function, class or module, got a method: script the module instead")

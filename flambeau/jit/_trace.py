@@ -220,8 +220,9 @@ class Tracer(TorchFunctionMode):
 
     def argument(self, example: Any, name: str) -> Any:
         """An input of the graph for an example, and the object that the function receives."""
+        _check_tensors(example, "inputs")
         kind = _values.infer_type(example, element_of_empty=False)
-        value = self.graph.addInput(f"{name}.1" if name.isidentifier() and name != "self" else name)
+        value = self.graph.addInput(name)
         value.setType(kind)
         return self._spread(example, value)
 
@@ -274,6 +275,8 @@ class Tracer(TorchFunctionMode):
             from flambeau.jit._frontend.annotations import type_of_named_tuple
 
             return self.graph.insert("prim::TupleConstruct", items, [type_of_named_tuple(type(result))])._outputs[0]
+        if isinstance(result, (tuple, list, dict)):
+            _check_tensors(result, "results")
         if isinstance(result, tuple):
             items = [self._output(r) for r in result]
             return self.graph.insert(
@@ -287,6 +290,20 @@ class Tracer(TorchFunctionMode):
         ):
             return self.value({k: v for k, v in result.items() if v is not None})
         return self.recorder.as_value(self.value(result), None)
+
+
+def _check_tensors(thing: Any, what: str) -> None:
+    """A trace takes and gives tensors and containers of them."""
+    if isinstance(thing, (list, tuple)):
+        for item in thing:
+            _check_tensors(item, what)
+    elif isinstance(thing, dict):
+        _check_tensors(list(thing.values()), what)
+    elif isinstance(thing, (str, bytes, int, float, complex, type(None))) and not isinstance(thing, TracedInt):
+        raise RuntimeError(
+            f"[trace] expected tensors or (possibly nested) lists, dicts and tuples of tensors as {what}, got {type(thing).__name__}. "
+            f"Type '{type(thing).__name__}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced"
+        )
 
 
 def _plain_type(kind: T.JitType) -> T.JitType:
@@ -325,6 +342,11 @@ def _recording(tracer: Tracer) -> Iterator[None]:
     finally:
         jit._tracing -= 1
         _current.pop()
+
+
+def current() -> Tracer | None:
+    """What records the calls of this moment."""
+    return _current[-1] if jit._tracing else None
 
 
 def record_call(function: Function, args: list[Any]) -> Any:
@@ -453,7 +475,8 @@ def trace_module(
 def _trace_methods(
     mod: Any, inputs: dict[str, Any], check: bool, check_inputs: Any, tolerance: float, strict: bool, keywords: bool
 ) -> Any:
-    from flambeau.jit._modules import TopLevelTracedModule
+    from flambeau.jit._frontend.modules import compile_exports
+    from flambeau.jit._modules import ScriptModule, TopLevelTracedModule
     from flambeau.jit._traced_modules import traced_module
 
     traced, kind, paths = traced_module(mod, TopLevelTracedModule)
@@ -477,6 +500,10 @@ def _trace_methods(
                 else [_examples(c[method] if isinstance(c, dict) else c) for c in check_inputs]
             )
             _check(traced._method(method), call, sets, tolerance, names if by_name else None)
+    for name, module in mod.named_modules():
+        part = traced.get_submodule(name)
+        if not isinstance(module, ScriptModule):
+            compile_exports(module, part, part.__dict__["_script_type"])
     return traced
 
 
@@ -510,7 +537,20 @@ def _check(traced: Any, call: Any, sets: list[Any], tolerance: float, names: lis
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 actual = traced(*second)
-        _compare(_flat(expected), _flat(actual), tolerance)
+        if not _compare(_flat(expected), _flat(actual), tolerance):
+            _compare_graphs(traced, call, examples, names)
+
+
+def _compare_graphs(traced: Any, call: Any, examples: list[Any], names: list[str] | None) -> None:
+    """Results differ: raise where a trace with these inputs has other operators."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        keywords = None if names is None else dict(zip(names, examples))
+        other = trace(call, None if names else tuple(examples), keywords, False, None, 0.0, False)
+    graphs = [[node.kind() for node in one.inlined_graph.walk()] for one in (traced, other)]
+    if graphs[0] != graphs[1]:
+        difference = f"Graph diff:\n\tthe trace has {graphs[0]}\n\ta trace with the inputs of the check has {graphs[1]}"
+        raise TracingCheckError(difference, None)
 
 
 def _detached(thing: Any) -> Any:
@@ -529,7 +569,9 @@ def _flat(thing: Any) -> list[Any]:
     return [x for v in thing for x in _flat(v)] if isinstance(thing, (list, tuple)) else []
 
 
-def _compare(expected: list[Any], actual: list[Any], tolerance: float) -> None:
+def _compare(expected: list[Any], actual: list[Any], tolerance: float) -> bool:
+    """Warn of results that differ; whether all agree."""
+    agree = True
     for number, (a, b) in enumerate(zip(expected, actual), 1):
         try:
             flambeau.testing.assert_close(
@@ -545,6 +587,8 @@ def _compare(expected: list[Any], actual: list[Any], tolerance: float) -> None:
                 jit.TracerWarning,
                 stacklevel=6,
             )
+            agree = False
+    return agree
 
 
 def _state_as_inputs(graph: Any, module: Module) -> Any:

@@ -186,12 +186,20 @@ class _Body:
             if key not in self.getters:
                 kind = place.type()
                 assert isinstance(kind, T.ClassType)
-                node = self.graph.insert("prim::GetAttr", [place], [kind.attributes[names[end - 1]]])
+                node = self.graph.create("prim::GetAttr", [place], 0)
+                node.addOutput(kind.attributes[names[end - 1]])
+                self.place_getter(node, place)
                 node.attributes["name"] = ("s", names[end - 1])
                 node._outputs[0].setDebugName(names[end - 1] if names[end - 1].isidentifier() else f"_{names[end - 1]}")
                 self.getters[key] = node._outputs[0]
             place = self.getters[key]
         return place
+
+    def place_getter(self, node: Node, owner: Value) -> None:
+        """Attributes are read before everything else, each after the module that it belongs to."""
+        node.owner = self.graph
+        nodes = self.graph._nodes
+        nodes.insert(nodes.index(owner.node()) + 1 if owner.node() in nodes else 0, node)
 
 
 def _walk(node: Node) -> Any:

@@ -313,6 +313,7 @@ class ArchiveUnpickler(unpickler.SafeUnpickler):
         super().__init__(data, load_storage)
         self._find_type, self._make = find_type, make
         self._objects: dict[int, Any] = {}
+        self._parameters: dict[int, Any] = {}  # made of tensors, which several modules may hold
 
     def operations(self) -> Any:
         known = unpickler._OPERATIONS
@@ -378,10 +379,10 @@ class ArchiveUnpickler(unpickler.SafeUnpickler):
             super().build()
             return
         state = self.pop()
-        _fill(obj, state)
+        _fill(obj, state, self._parameters)
 
 
-def _fill(obj: Any, state: Any) -> None:
+def _fill(obj: Any, state: Any, parameters: dict[int, Any]) -> None:
     """Set the attributes of an object; those of a class with `__setstate__` by that method."""
     if hasattr(type(obj), "script_class"):
         obj.set_script_state(state)
@@ -397,7 +398,7 @@ def _fill(obj: Any, state: Any) -> None:
     for name, part in kind.attributes.items():
         if name not in state:
             if any(p == T.NONE for p in T.members_of(part)):
-                set_attribute(obj, kind, name, None)
+                set_attribute(obj, kind, name, None, parameters)
                 continue
             raise unpickler.UnpicklingError(
                 f"[jit.load] expected the attribute {name!r} of {kind.name}, got an object without it"
@@ -408,10 +409,10 @@ def _fill(obj: Any, state: Any) -> None:
             raise unpickler.UnpicklingError(
                 f"[jit.load] expected {part.annotation_str} for the attribute {name!r} of {kind.name}, got {type(state[name]).__name__}"
             ) from None
-        set_attribute(obj, kind, name, value)
+        set_attribute(obj, kind, name, value, parameters)
 
 
-def set_attribute(obj: Any, kind: T.ClassType, name: str, value: Any) -> None:
+def set_attribute(obj: Any, kind: T.ClassType, name: str, value: Any, parameters: dict[int, Any]) -> None:
     """Store one attribute of a module or object as its class says: parameter, buffer, submodule or plain."""
     from flambeau.nn import Module, Parameter
 
@@ -419,7 +420,10 @@ def set_attribute(obj: Any, kind: T.ClassType, name: str, value: Any) -> None:
         object.__setattr__(obj, name, value)
     elif name in kind.parameters:
         if value is not None and not isinstance(value, Parameter):
-            value = Parameter(value.detach(), requires_grad=value.requires_grad)
+            tensor = value
+            if id(tensor) not in parameters:
+                parameters[id(tensor)] = tensor, Parameter(tensor.detach(), requires_grad=tensor.requires_grad)
+            value = parameters[id(tensor)][1]
         obj._parameters[name] = value
     elif name in kind.buffers:
         obj._buffers[name] = value

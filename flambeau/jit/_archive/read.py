@@ -435,9 +435,8 @@ def _read(reader: Any, map_location: Any, extra: dict[str, Any] | None) -> Any:
             if isinstance(method, Function):
                 method.ensure()
     for name in extra or ():
-        if f"extra/{name}" in reader:
-            assert extra is not None
-            extra[name] = reader.read(f"extra/{name}")
+        assert extra is not None
+        extra[name] = reader.read(f"extra/{name}") if f"extra/{name}" in reader else b""
     if module.__dict__["_script_type"].name == "__torch__.PlaceholderModule":
         return module
     return module

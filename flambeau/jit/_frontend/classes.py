@@ -225,24 +225,16 @@ def _context_manager(cls: type) -> T.ClassType | None:
     """`torch.no_grad()` and the like as classes whose methods are Python's."""
     import flambeau
 
-    known = {
-        flambeau.no_grad: "no_grad",
-        flambeau.enable_grad: "enable_grad",
-        flambeau.inference_mode: "inference_mode",
-    }
-    name = known.get(cls)  # type: ignore[arg-type]
     modules = {
-        "no_grad": "torch.autograd.grad_mode",
-        "enable_grad": "torch.autograd.grad_mode",
-        "inference_mode": "torch.autograd.grad_mode",
+        flambeau.no_grad: "torch.autograd.grad_mode",
+        flambeau.enable_grad: "torch.autograd.grad_mode",
+        flambeau.inference_mode: "torch.autograd.grad_mode",
+        flambeau.set_grad_enabled: "torch.autograd.grad_mode",
+        flambeau.autograd.profiler.record_function: "torch.autograd.profiler",
+        flambeau.jit.strict_fusion: "torch.jit",
     }
-    if name is not None:
-        return grad_mode_class(f"__torch__.{modules[name]}.{name}", name)
-    if cls.__name__ in ("record_function",) and cls.__module__.startswith(("flambeau", "torch")):
-        from flambeau.jit._library import library_class
-
-        return library_class("record_function")
-    return None
+    module = modules.get(cls)  # type: ignore[arg-type]
+    return None if module is None else grad_mode_class(f"__torch__.{module}.{cls.__name__}", cls.__name__)
 
 
 def grad_mode_class(full: str, name: str) -> T.ClassType:

@@ -684,4 +684,32 @@ def exported_methods(instance: Module) -> list[str]:
     return names
 
 
-__all__ = ["Concrete", "FunctionRef", "ModuleRef", "concrete_of", "exported_methods", "infer", "method_of"]
+def compile_exports(original: Module, traced: Module, kind: T.ClassType) -> None:
+    """Add the methods with `jit.export` to a trace, with the attributes that they may use."""
+    names = [name for name in exported_methods(original) if name != "forward" and name not in kind.methods]
+    if not names:
+        return
+    draft = _Draft(original)
+    draft.read()
+    for name, part in draft.attributes.items():
+        if name not in kind.attributes:
+            kind.attributes[name] = part
+            traced.__dict__[name] = getattr(original, name)
+    kind.constants = {**draft.constants, **kind.constants}
+    concrete = _loaded(traced, kind)
+    concrete.instance, concrete.functions = original, draft.functions
+    for name in names:
+        method_of(concrete, name)
+        kind.methods[name].ensure()
+
+
+__all__ = [
+    "Concrete",
+    "FunctionRef",
+    "ModuleRef",
+    "compile_exports",
+    "concrete_of",
+    "exported_methods",
+    "infer",
+    "method_of",
+]

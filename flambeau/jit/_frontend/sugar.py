@@ -609,6 +609,8 @@ def _class_value(e: Emitter, cls: type, node: Any) -> Sugared:
 
     if cls is flambeau.device:
         return Builtin("aten::device")
+    if cls is flambeau.Generator:
+        return Builtin("aten::Generator")
     if cls is flambeau.Tensor:
         return TensorClass()
     if issubclass(cls, enum.Enum):

@@ -146,3 +146,10 @@ class Sequential:
         for module in self:
             input = module(input)
         return input
+
+
+class CTCLoss:
+    def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor) -> Tensor:
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )

@@ -281,7 +281,7 @@ def _splice(block: Block, node: Node, chosen: Block) -> None:
     moved = list(chosen._nodes)
     chosen._nodes.clear()
     for inner in moved:
-        inner.owner = block
+        inner.owner, inner._scope = block, node._scope
     block._nodes[place:place] = moved
     for output, value in zip(list(node._outputs), list(chosen._return._inputs)):
         output.replaceAllUsesWith(value)
