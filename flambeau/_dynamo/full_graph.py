@@ -20,7 +20,9 @@ from flambeau._dynamo.interpreter import Frame
 from flambeau._dynamo.kinds import LITERALS, MISSING
 from flambeau._dynamo.sizes import SymInt
 from flambeau._dynamo.trace import Tracer
+from flambeau._dynamo.traced import TracedTensor
 from flambeau.fx.graph_module import GraphModule
+from flambeau.nn.modules.registry import Registry
 from flambeau.utils import _pytree as pytree
 
 
@@ -74,6 +76,7 @@ def capture_full_graph(
         raise RuntimeError(f"[export] expected a function that is one graph, got one that is not: {reason}")
     _check_effects(tracer)
     leaves, spec = pytree.tree_flatten(result)
+    leaves = _write_stored_buffers(tracer, leaves)
     tracer.builder.graph.output(tuple(tracer.builder.returned(leaf) for leaf in leaves))
     return FullGraph(tracer, GraphModule(fl.nn.Module(), tracer.builder.graph), spec)
 
@@ -94,10 +97,48 @@ def _warn_of_store(place: str) -> None:
     )
 
 
+def _held(owner: Any, name: str) -> Any:
+    """What an attribute, or an entry of a module's table, was before."""
+    if isinstance(owner, dict):
+        return owner.get(name, MISSING)
+    return vars(owner).get(name, MISSING) if hasattr(owner, "__dict__") else MISSING
+
+
+def _buffer_before(tracer: Tracer, table: Any, name: str, value: Any) -> TracedTensor | None:
+    """The buffer that a tensor of the same kind was stored in place of."""
+    before = _held(table, name)
+    if not isinstance(table, Registry) or not isinstance(before, fl.Tensor) or not isinstance(value, TracedTensor):
+        return None
+    found = next((t for t in tracer.builder.inputs if isinstance(t, TracedTensor) and t.real is before), None)
+    same = found is not None and found.fake.dtype == value.fake.dtype and found.fake.shape == value.fake.shape
+    return found if same else None
+
+
+def _write_stored_buffers(tracer: Tracer, results: list[Any]) -> list[Any]:
+    """Buffers that were replaced are written to, which is what the program can do; results that are old values are copied."""
+    writes = []
+    for overlay in tracer.outside.overlays.values():
+        for name, value in overlay.values.items():
+            before = _buffer_before(tracer, overlay.target, name, value)
+            if before is not None and value is not before:
+                writes.append((before, value))
+    old = {id(before) for before, _ in writes}
+    call = tracer.builder.call_method
+    results = [call("clone", (leaf,), {}) if id(leaf) in old else leaf for leaf in results]
+    values = [call("clone", (value,), {}) if id(value) in old else value for _, value in writes]
+    for (before, _), value in zip(writes, values):
+        call("copy_", (before, value), {})
+    return results
+
+
 def _check_effects(tracer: Tracer) -> None:
     for overlay in tracer.outside.overlays.values():
         for name, value in overlay.values.items():
             before = vars(overlay.target).get(name, MISSING) if hasattr(overlay.target, "__dict__") else MISSING
+            if isinstance(value, TracedTensor) and value.real is _held(overlay.target, name):
+                continue  # written to in place, and stored again
+            if _buffer_before(tracer, overlay.target, name, value) is not None:
+                continue
             if value is before or (type(value) in LITERALS and type(value) is type(before) and value == before):
                 continue  # it is put back as it was
             kind = type(overlay.target).__name__

@@ -236,8 +236,9 @@ def compare(tracer: Tracer, symbol: str, left: Any, right: Any) -> Any:
         left, right = size_floats.compared(left, right)
         if type(left) in SYMBOLIC or type(right) in SYMBOLIC:
             answer = native(_COMPARISONS[symbol], left, right)
-            depends_on_data = type(answer) is SymBool and answer.hint is None
-            return answer if depends_on_data else native(bool, answer)
+            exported = tracer.builder.module_paths is not None  # what is never asked for its truth fixes nothing
+            stays = type(answer) is SymBool and (exported or answer.hint is None)
+            return answer if stays else native(bool, answer)
         return native(_COMPARISONS[symbol], left, right)
     attempts = [(left, name, right), (right, _REFLECTED[name], left)]
     if left_type is not right_type and issubclass(right_type, left_type):

@@ -6,6 +6,7 @@ the operators, with parameters, buffers and constants as inputs.
 
 from __future__ import annotations
 
+import builtins
 import inspect
 from typing import Any
 
@@ -45,7 +46,7 @@ from flambeau.fx.node import Node
 from flambeau.ops.as_aten import decompositions
 from flambeau.ops.recording import refused
 from flambeau.ops.symbolic.expr import single_symbol
-from flambeau.ops.symbolic.numbers import SymFloat, SymInt, float_of
+from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, float_of
 from flambeau.utils import _pytree as pytree
 
 SYM_SIZE = fl.ops.aten.sym_size.int
@@ -158,7 +159,8 @@ class Runner(Interpreter):
             for name, branch, read in (("true_graph_", first, own), ("false_graph_", second, other))
         ]
         results = self._results(graphs[0], first, own)
-        return self._node("cond", (self.record.argument(pred), *graphs, operands), results)
+        condition = self.record.number(pred) if isinstance(pred, SymBool) else self.record.argument(pred)
+        return self._node("cond", (condition, *graphs, operands), results)
 
     def _loop(self, condition: Any, body: Any, carried: Any, first: Any, second: Any) -> tuple[Any, ...]:
         """One node of a while_loop(); both graphs take what is carried and all that either reads."""
@@ -294,8 +296,8 @@ def export(
     Sizes are those of the examples unless `dynamic_shapes` gives them a `Dim`; other values are constants. Programs that
     cannot be one graph raise, and say where.
     """
-    if not isinstance(mod, fl.nn.Module):
-        raise ValueError(f"[export] expected a Module, got {type(mod).__name__}")
+    if not isinstance(mod, fl.nn.Module) or getattr(mod, "_script_type", None) is not None:
+        raise ValueError(f"[export] expected a Module written in Python, got {type(mod).__name__}")
     if not isinstance(args, tuple):
         raise UserError(f"[export] expected a tuple of example arguments, got {type(args).__name__}")
     kwargs = kwargs or {}
@@ -319,6 +321,7 @@ def export(
     for i in inputs:
         i.value = fakes.get(id(i.value), i.value)
     state = mod.state_dict(keep_vars=True)
+    named = [str(i.spec.target) for i in inputs if i.spec.target in state]  # parameters, then buffers
     attributes = _constant_attributes(mod)
     constants = {
         path: i.value.detach() if i.spec.kind is InputKind.CONSTANT_TENSOR and i.value.requires_grad else i.value
@@ -329,7 +332,7 @@ def export(
     return ExportedProgram(
         graph,
         ExportGraphSignature([i.spec for i in inputs], outputs),
-        dict(state),
+        {name: state[name] for name in dict.fromkeys([*named, *state])},
         constants,
         CallSpec(pytree.tree_structure((args, kwargs)), whole.spec),
         facts,
@@ -455,6 +458,8 @@ def record_graph(
     record.device = next((i.fake.fake_device.type for i in inputs if isinstance(i.fake, fl.Tensor)), "cpu")
     nodes = [tracer.create_node("placeholder", i.spec.arg.name, (), {}) for i in inputs]
     for node, item in zip(nodes, inputs):
+        if hasattr(builtins, str(node.target)):  # parameters keep their name: input, not input_1
+            node.name = str(node.target)
         item.spec.arg.name = node.name
         if item.fake is None:
             node.meta["val"] = item.value

@@ -56,6 +56,15 @@ class ExportedModule(GraphModule):
             "supported yet."
         )
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        code = self.graph._codegen
+        if isinstance(code, CallCode) and len(args) + len(kwargs) != len(code.positional) + len(code.keywords):
+            raise ValueError(
+                f"[export] expected arguments {[*code.positional, *code.keywords]}, got {len(args)} and the keywords {list(kwargs)}: "
+                "Trying to flatten user inputs with exported input tree spec"
+            )
+        return super().__call__(*args, **kwargs)
+
     def _check_structure(self, args: Any, kwargs: Any) -> Any:
         """The leaves of a call."""
         leaves, spec = pytree.tree_flatten((args, kwargs))

@@ -47,7 +47,7 @@ class _Hint:
     bounds: tuple[Number, Number] = (0, inf)
 
     def __repr__(self) -> str:
-        return f"Dim.{self.name}"
+        return f"DimHint({self.name})"
 
 
 class Dim:
@@ -95,12 +95,22 @@ class Dim:
         return self + -offset
 
     def __repr__(self) -> str:
-        return f"Dim('{self.__name__}', min={self.min}, max={self.max})"
+        bounds = [f", min={self.min}" if self.min > 2 else "", f", max={self.max}" if self.max != inf else ""]
+        return f"Dim('{self.__name__}'{''.join(bounds)})"
 
 
 def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
     """Several Dims with the same bounds."""
     return tuple(Dim(name, min=min, max=max) for name in names)
+
+
+class _NoBound(float):
+    """An infinity among integers, which prints as one."""
+
+    def __repr__(self) -> str:
+        return "int_oo" if self > 0 else "-int_oo"
+
+    __str__ = __repr__
 
 
 class ValueRanges(NamedTuple):
@@ -109,8 +119,13 @@ class ValueRanges(NamedTuple):
     lower: Number
     upper: Number
 
+    @classmethod
+    def of(cls, lower: Number, upper: Number) -> ValueRanges:
+        """Ranges whose infinities print as those of integers."""
+        return cls(*(_NoBound(bound) if bound in (inf, -inf) else bound for bound in (lower, upper)))
+
     def __repr__(self) -> str:
-        return f"VR[{self.lower}, {'int_oo' if self.upper == inf else self.upper}]"
+        return f"VR[{self.lower}, {self.upper}]"
 
 
 # ---------------------------------------------------------------------------------------------- what the user says

@@ -13,7 +13,7 @@ from flambeau.export.dynamic_shapes import ValueRanges
 from flambeau.export.graph_signature import ConstantArgument, ExportGraphSignature, InputKind, OutputKind
 from flambeau.fx.graph_module import GraphModule
 from flambeau.ops.symbolic.condition import Condition
-from flambeau.ops.symbolic.expr import Atom, Expr, Number, evaluate, single_symbol
+from flambeau.ops.symbolic.expr import Atom, Expr, Number, bounds, evaluate, single_symbol
 from flambeau.ops.symbolic.printing import python_condition, python_text
 from flambeau.utils import _pytree as pytree
 
@@ -163,8 +163,12 @@ class ExportedProgram:
 
     @property
     def range_constraints(self) -> dict[Any, ValueRanges]:
-        """The range of each symbol that sizes are written with."""
-        return {atom: ValueRanges(*span) for atom, span in self._ranges.items()}
+        """The range of each symbol that sizes are written with, and of sizes that are computed from these."""
+        found = {atom: ValueRanges.of(*span) for atom, span in self._ranges.items()}
+        for size in self._substitutions.values():  # those that follow others, as expressions
+            if size not in found and single_symbol(size) is None:
+                found[size] = ValueRanges.of(*bounds(size, self._ranges))
+        return found
 
     @property
     def verifiers(self) -> list[type[Verifier]]:
@@ -269,6 +273,20 @@ class ExportedProgram:
         elif facts.value is not None:
             _require(leaf == facts.value, f"{facts.name} == {facts.value}", leaf)
 
+    def _note_derived(
+        self, place: str, size: int, wanted: Expr, values: dict[Atom, int], names: dict[Atom, str]
+    ) -> None:
+        """The value of a symbol that calls give a multiple of, and nothing else."""
+        rest = wanted - wanted.constant
+        if len(rest.terms) != 1 or wanted.symbols <= values.keys():
+            return
+        ((monomial, factor),) = rest.terms.items()
+        if len(monomial) == 1 and monomial[0] in wanted.symbols:
+            value, remainder = divmod(size - wanted.constant, factor)
+            text = python_text(wanted, lambda atom: atom.name)
+            _require(not remainder, f"{place} == {text} for a whole number", size)
+            values[monomial[0]], names[monomial[0]] = int(value), f"({place} - {wanted.constant}) // {factor}"
+
     def _check_inputs(self, leaves: list[Any]) -> None:
         """Raises where a call gives what the program was not made for."""
         values: dict[Atom, int] = {}
@@ -296,6 +314,8 @@ class ExportedProgram:
                         values[atom], names[atom] = size, place
                     else:
                         pending.append((place, size, wanted))
+        for place, size, wanted in pending:
+            self._note_derived(place, size, wanted, values, names)
         for atom, (low, high) in self._ranges.items():
             if atom in values:
                 _require(values[atom] >= low, f"{names[atom]} >= {low}", values[atom])

@@ -6,7 +6,7 @@ import pytest
 
 import flambeau as fl
 from flambeau import fx, nn
-from flambeau.export import export
+from flambeau.export import Dim, export
 
 
 class Inner(nn.Module):
@@ -84,3 +84,53 @@ def test_graph_modules_are_captured(strict):
     again = export(export(model, (x,)).module(), (x,), strict=strict)
     fl.testing.assert_close(again.module()(x), model(x))
     fl.testing.assert_close(fl.compile(fx.symbolic_trace(model), fullgraph=True)(x), model(x))
+
+
+class Replaced(fl.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", fl.zeros(1))
+        self.register_buffer("total", fl.zeros(2), persistent=False)
+
+    def forward(self, input):
+        self.total += input
+        before = self.count
+        self.count = self.count + 1
+        return input + self.count + self.total, before
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_buffers_that_are_replaced_are_written(decomposed):
+    program = export(Replaced(), (fl.ones(2),))
+    assert program.graph_signature.user_inputs == ("input",)
+    program = program.run_decompositions() if decomposed else program
+    assert set(program.graph_signature.buffers_to_mutate.values()) == ({"count", "total"} if decomposed else set())
+    expected, module = Replaced(), program.module()
+    for _ in range(3):
+        assert all(fl.equal(a, b) for a, b in zip(module(fl.ones(2)), expected(fl.ones(2))))
+
+
+class Chosen(fl.nn.Module):
+    def forward(self, x):
+        return fl.cond(x.shape[0] > 4, lambda x: x.sin(), lambda x: x.cos(), (x,))
+
+
+def test_cond_on_a_size_keeps_both_branches():
+    program = export(Chosen(), (fl.ones(3),), dynamic_shapes=({0: Dim("n")},))
+    for n in (3, 4, 5, 9):
+        assert fl.equal(program.module()(fl.ones(n)), Chosen()(fl.ones(n)))
+
+
+class Halves(fl.nn.Module):
+    def forward(self, x):
+        return x.reshape(-1, 2)
+
+
+def test_sizes_that_follow_others_have_ranges_and_are_checked():
+    n = Dim("n", min=2, max=10)
+    program = export(Halves(), (fl.ones(6),), dynamic_shapes=({0: 2 * n},))
+    assert sorted(str(r) for r in program.range_constraints.values()) == ["VR[2, 10]", "VR[4, 20]"]
+    with pytest.raises(AssertionError, match="Guard failed"):
+        program.module()(fl.ones(7))
+    with pytest.raises(ValueError, match="Trying to flatten"):
+        program.module()()

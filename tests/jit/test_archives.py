@@ -161,3 +161,44 @@ def test_operators_mean_what_they_did_when_the_archive_was_written(version, inte
     fl.jit.save(loaded, again)
     again.seek(0)
     assert fl.jit.load(again)(fl.tensor([7, -7]), fl.tensor([2, 2]))[0].tolist() == expected
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(2, 2)
+        self.second = self.first
+        self.third = nn.Linear(2, 2)
+        self.third.weight = self.first.weight
+        self.place = fl.device("cpu")
+
+    def forward(self, x):
+        return self.first(x) + self.second(x) + self.third(x), str(self.place)
+
+
+def test_shared_modules_and_parameters_stay_shared():
+    model = Twice()
+    file = io.BytesIO()
+    fl.jit.save(fl.jit.script(model), file)
+    file.seek(0)
+    extra = {"absent": "before"}
+    loaded = fl.jit.load(file, _extra_files=extra)
+    assert extra == {"absent": b""}
+    assert len(list(loaded.parameters())) == 3 and loaded.first.weight is loaded.third.weight
+    assert fl.allclose(loaded(fl.ones(1, 2))[0], model(fl.ones(1, 2))[0]) and loaded.place == fl.device("cpu")
+
+
+def test_code_names_what_has_a_name_and_writes_the_rest_where_it_is_used():
+    def steps(x, n: int):
+        if n > 2:
+            y = x + 1
+        else:
+            y = x - 1
+        for _ in range(n):
+            y = y.sin() * 2
+        return y
+
+    assert fl.jit.script(steps).code == (
+        "def steps(x: Tensor,\n    n: int) -> Tensor:\n  if torch.gt(n, 2):\n    y = torch.add(x, 1)\n  else:\n    y = torch.sub(x, 1)\n"
+        "  y0 = y\n  for _ in range(n):\n    y0 = torch.mul(torch.sin(y0), 2)\n  return y0\n"
+    )

@@ -359,3 +359,22 @@ def test_results_are_written_to_out():
     scaled, product, sums = torch.jit.script(program)(x, total, 1)
     assert torch.equal(scaled, torch.full((2, 2), 19.0)) and torch.equal(total, scaled)
     assert torch.equal(product, x @ x) and torch.equal(sums, x.cumsum(0))
+
+
+def test_context_managers_and_generators():
+    def fn(x: torch.Tensor, n: int):
+        generator = torch.Generator(device="cpu")
+        generator.manual_seed(3)
+        with torch.autograd.profiler.record_function("part"), torch.set_grad_enabled(False), torch.jit.strict_fusion():
+            y = x * 2
+        return y, torch.rand([n], generator=generator)
+
+    y, drawn = torch.jit.script(fn)(torch.ones(2, requires_grad=True), 4)
+    assert not y.requires_grad and torch.equal(drawn, torch.rand(4, generator=torch.Generator().manual_seed(3)))
+
+
+def test_dictionaries_give_their_first_pair():
+    def fn(d: dict[str, int]) -> tuple[str, int]:
+        return d.popitem()
+
+    assert torch.jit.script(fn)({"a": 1, "b": 2}) == ("a", 1)

@@ -167,3 +167,39 @@ def test_graphs_of_calls_have_the_state_among_their_inputs():
     linear = graph.findAllNodes("aten::linear")
     assert all(value.isCompleteTensor() for node in linear for value in list(node.inputs())[:2])
     assert not graph.findAllNodes("prim::GetAttr")
+
+
+class Exported(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(0.5))
+        self.count = 3
+
+    def forward(self, x):
+        return self.layer(x)
+
+    @torch.jit.export
+    def times(self, x, k: int = 2):
+        return self.layer(x) * k * self.count
+
+
+def test_a_trace_has_exported_methods_and_calls_all_submodules():
+    model = Exported().eval()
+    traced = torch.jit.trace(model, torch.ones(1, 2))
+    assert torch.allclose(traced.times(torch.ones(3, 2), 5), model.times(torch.ones(3, 2), 5))
+    kinds = [node.kind() for node in traced.layer.graph.nodes()]
+    assert kinds == ["prim::GetAttr", "prim::GetAttr", "prim::CallMethod", "prim::CallMethod"]
+
+
+def test_check_inputs_find_other_branches():
+    def fn(x):
+        return x * 2 if x.shape[0] > 2 else x
+
+    with pytest.raises(torch.jit.TracingCheckError), pytest.warns(torch.jit.TracerWarning):
+        torch.jit.trace(fn, torch.ones(2), check_inputs=[torch.ones(3)])
+
+
+@pytest.mark.parametrize("inputs", [(torch.ones(1), 3), (torch.ones(1), "a"), (torch.ones(1), None), (torch.ones(1), [1, 2])])
+def test_traces_take_tensors_only(inputs):
+    with pytest.raises(RuntimeError, match="cannot be traced"):
+        torch.jit.trace(lambda x, y: x, inputs)
