@@ -697,6 +697,7 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (compiler.is_compiling, _is_compiling), (compiler.is_dynamo_compiling, _is_compiling),
         (compiler.is_exporting, _is_exporting), (_symbolic_trace.is_fx_tracing, _is_exporting),
         (fl.cond, subgraphs.cond), (fl.while_loop, subgraphs.while_loop), (fl._higher_order_ops.map, subgraphs.map_slices),
+        (fl._higher_order_ops.scan, subgraphs.scan),
         (warnings.warn, _warn), (logging.getLogger, _logger),
         *((getattr(logging.Logger, name), _log(getattr(logging, name.upper())))
           for name in "debug info warning error critical".split()),

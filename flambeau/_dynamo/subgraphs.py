@@ -202,6 +202,50 @@ def map_slices(tracer: Tracer, f: Any, xs: Any, *args: Any) -> Any:
     return pytree.tree_unflatten([next(results) if c is TENSOR else c for c in body.constants], body.spec)
 
 
+def scan(tracer: Tracer, combine_fn: Any, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> Any:
+    """scan(): one node that holds the function, over the first dimension, in a program that is exported."""
+    from flambeau._higher_order_ops.scan import scan as written
+
+    if tracer.builder.module_paths is None:
+        return Frame.enter(tracer, written, (combine_fn, init, xs), {"dim": dim, "reverse": reverse}).call()
+    call = tracer.builder.call_method
+    carried, carried_spec = _tensor_leaves(init, "scan")
+    mapped, spec = _tensor_leaves(xs, "scan")
+    mapped = [call("movedim", (x, dim, 0), {}) if dim else x for x in mapped]
+    mapped = [call("flip", (x, 0), {}) if reverse else x for x in mapped]
+    samples: list[TracedTensor] = []
+
+    def run() -> Any:
+        held, rows = [_like(tracer, x) for x in carried], [call("select", (x, 0, 0), {}) for x in mapped]
+        samples[:] = [*held, *rows]
+        return tracer.call(
+            combine_fn, (pytree.tree_unflatten(held, carried_spec), pytree.tree_unflatten(rows, spec)), {}
+        )
+
+    body = capture(tracer, run, lambda: samples)
+    count, split = len(carried), len(carried) + len(mapped)
+    if body.spec.children_specs[0].num_leaves != count or any(c is not TENSOR for c in body.constants):
+        raise Unsupported(breaks.BRANCH, "of scan() whose function returns other values than it carries")
+
+    def scanned(*values: Any) -> Any:
+        held, rows = list(values[:count]), []
+        for row in zip(*values[count:split]):
+            results = list(body.flat(*held, *row, *values[split:]))
+            held = results[:count]
+            rows.append(results[count:])
+        return (*held, *(fl.stack(list(column)) for column in zip(*rows)))
+
+    scanned.__dict__["_scan"] = (body.module, count, split)  # for export
+    node = tracer.builder.add_node("call_function", named(scanned, "scan"), (*carried, *mapped, *body.free), {})
+    mode, length = tracer.builder.sizes.mode, mapped[0].fake.shape[0]
+    fakes = [r.fake for r in body.results[:count]]
+    for r in body.results[count:]:
+        fakes.append(mode.fake_like([length, *r.fake.geometry.sizes], r.fake.dtype, r.fake.fake_device))
+    items = _items(tracer, node, fakes)
+    items[count:] = [call("flip", (x, 0), {}) if reverse else x for x in items[count:]]
+    return pytree.tree_unflatten(items, body.spec)
+
+
 def _items(tracer: Tracer, node: Any, fakes: list[Any]) -> list[TracedTensor]:
     """The results of a node that returns a tuple, like these fakes."""
     mode = tracer.builder.sizes.mode

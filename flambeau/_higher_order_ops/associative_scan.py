@@ -40,6 +40,10 @@ def associative_scan(
         return tuple(pytree.tree_leaves(combined))
 
     batched = fl.vmap(pair)
+    if combine_mode == "pointwise":
+        batched = pair
+    elif fl.compiler.is_exporting():  # every pair of elements is a call
+        batched = lambda *both: [fl.stack(list(c)) for c in zip(*(pair(*row) for row in zip(*both)))]  # noqa: E731
 
     def combine(a: Leaves, b: Leaves) -> Leaves:
         return list(batched(*a, *b)) if a[0].shape[0] else [x[:0] for x in a]

@@ -19,6 +19,7 @@ from flambeau._dynamo.functions import AUTOCAST_SWITCHES
 from flambeau._dynamo.graph_builder import Tracepoint
 from flambeau._dynamo.traced import TracedTensor, VaryingInt
 from flambeau._higher_order_ops.operators import higher_order
+from flambeau._subclasses.fake_operators import bind
 from flambeau._subclasses.fake_tensor import FakeTensor
 from flambeau.export import dynamic_shapes as shapes
 from flambeau.export._casts import cast_call
@@ -87,7 +88,8 @@ class Operators(Record):
         if known is not None:
             return known
         if op._full_name.startswith("nn_") or op._full_name in decompositions.OWN:
-            return _C._operator_definition(op._full_name)[2]
+            definition = _C._operator_definition(op._full_name)[2]
+            return lambda *args, **kwargs: definition(**bind(op, args, kwargs))  # which has no defaults of its own
         if not self.takes_apart:
             return None
         return cast_call(op, self.device) or decompositions.decomposition(op._full_name)
@@ -142,6 +144,10 @@ class Runner(Interpreter):
         elif hasattr(target, "_map"):
             self.mode.recorder = None
             return self._map(target._map[0], args[: target._map[1]], args[target._map[1] :])
+        elif hasattr(target, "_scan"):
+            body, count, split = target._scan
+            self.mode.recorder = None
+            return self._scan(body, args[:count], args[count:split], args[split:])
         elif getattr(target, "is_higher_order", False):
             return self._recorded_again(target, args)
         elif size_floats.converts(target) and any(isinstance(a, (SymInt, SymFloat)) for a in args):
@@ -187,6 +193,17 @@ class Runner(Interpreter):
         results = [self.mode.fake_like([length, *r.geometry.sizes], r.dtype, r.fake_device) for r in body(*operands)]
         return self._node("map_impl", (graph, list(mapped), list(others)), tuple(results))
 
+    def _scan(self, body: Any, carried: Any, mapped: Any, others: Any) -> tuple[Any, ...]:
+        """One node of a scan(); the graph takes what is carried and one slice of each tensor."""
+        operands = [*carried, *(x.select(0, 0) for x in mapped), *others]
+        graph = self._graph("scan_combine_graph_", body, operands, list(range(len(operands))))
+        length, count = mapped[0].geometry.sizes[0], len(carried)
+        results = list(self._results(graph, body, operands))
+        results[count:] = [
+            self.mode.fake_like([length, *r.geometry.sizes], r.dtype, r.fake_device) for r in results[count:]
+        ]
+        return self._node("scan", (graph, list(carried), list(mapped), list(others)), tuple(results))
+
     def _recorded_again(self, target: Any, args: Any) -> tuple[Any, ...]:
         """A node of a program that is recorded once more: its graphs are recorded, too."""
         if target.__name__ == "wrap_with_set_grad_enabled":
@@ -207,7 +224,9 @@ class Runner(Interpreter):
             return self._loop(args[0], args[1], args[2], args[3], args[3])
         if target.__name__ == "map_impl":
             return self._map(args[0], args[1], args[2])
-        raise NotImplementedError(f"[export] expected cond, while_loop or map, got {target.__name__}")
+        if target.__name__ == "scan":
+            return self._scan(*args)
+        raise NotImplementedError(f"[export] expected cond, while_loop, map or scan, got {target.__name__}")
 
     def _switched(self, switches: list[Any], graph: Any, operands: Any) -> tuple[Any, ...]:
         """The nodes of a graph between switches, which are thrown back after them."""
@@ -268,7 +287,7 @@ class Runner(Interpreter):
 
 
 def _has_graphs(target: Any) -> bool:
-    return any(hasattr(target, name) for name in ("_branches", "_loop", "_map", "is_higher_order"))
+    return any(hasattr(target, name) for name in ("_branches", "_loop", "_map", "_scan", "is_higher_order"))
 
 
 def _distinct(*lists: Any) -> list[Any]:

@@ -13,13 +13,14 @@ from typing import Any
 import flambeau as fl
 from flambeau.export import Dim, ExportedProgram
 from flambeau.export import export as export_program
+from flambeau.onnx import _older
 from flambeau.onnx._program import ONNXProgram
 from flambeau.onnx._translate import translated
 from flambeau.onnx.errors import OnnxExporterError, OnnxExporterWarning
 from flambeau.utils import _pytree as pytree
 
 DEFAULT_OPSET = 20
-OPSETS = range(17, 24)
+OPSETS = range(_older.OLDEST, 24)
 
 
 class _State:
@@ -51,7 +52,7 @@ def export(
     output_names: Sequence[str] | None = None,
     opset_version: int | None = None,
     dynamo: bool = True,
-    external_data: bool = True,
+    external_data: bool | None = None,
     dynamic_shapes: Any = None,
     custom_translation_table: dict[Any, Callable[..., Any]] | None = None,
     report: bool = False,
@@ -74,20 +75,28 @@ def export(
     """Exports a module to ONNX; with `f`, writes the model there.
 
     Sizes are those of the example arguments, unless `dynamic_shapes` (as `export.export` takes it, or names as text) or
-    `dynamic_axes` lets them vary. With `dynamo=False` the model is written to `f` and nothing is returned.
+    `dynamic_axes` lets them vary. With `dynamo=False` the model is written to `f` and nothing is returned. Weights of more than a
+    megabyte go to a file beside it, unless `external_data` says so of all or none.
     """
-    opset = DEFAULT_OPSET if opset_version is None else opset_version
-    if opset not in OPSETS:
-        raise ValueError(f"[onnx.export] expected opset_version from {OPSETS[0]} to {OPSETS[-1]}, got {opset_version}")
+    opset = _opset(opset_version, dynamo)
     if not dynamo and f is None:
         raise ValueError("[onnx.export] expected a file to write to with dynamo=False, got none")
     args, kwargs = _arguments(model, args, kwargs)
     began = time.perf_counter()
     mode = _training_mode(model, training, dynamo)
     with _exporting(), mode:
-        program, names = _captured(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names)
+        try:
+            program, names = _captured(model, args, kwargs, dynamic_shapes, dynamic_axes, input_names)
+        except OnnxExporterError:
+            if dynamo or kwargs or not isinstance(model, fl.nn.Module):
+                raise
+            traced = fl.jit.trace(model, args, check_trace=False)  # calls of scripts, which become If and Loop
+            program, names = _captured(traced, args, kwargs, dynamic_shapes, dynamic_axes, input_names)
         captured = time.perf_counter()
-        onnx_program = ONNXProgram(translated(program, opset, custom_translation_table), program)
+        translation = translated(program, max(opset, _older.NEWEST + 1), custom_translation_table)
+        if opset <= _older.NEWEST:
+            _older.rewrite(translation, opset)
+        onnx_program = ONNXProgram(translation, program)
     _rename(onnx_program, input_names, output_names)
     onnx_program.rename_axes(names)
     onnx_program._model.domains.update(custom_opsets or {})
@@ -103,9 +112,24 @@ def export(
         size = sum(t.numel() * t.element_size() for _, t in onnx_program._model.graph.initializers.values())
         onnx_program.save(
             f, include_initializers=export_params, keep_initializers_as_inputs=keep_initializers_as_inputs,
-            external_data=bool(dynamo and external_data and size > 2**20) or None,
+            external_data=bool(dynamo and (size > 2**20 if external_data is None else external_data)) or None,
         )  # fmt: skip
     return onnx_program if dynamo else None
+
+
+def _opset(wanted: int | None, dynamo: bool) -> int:
+    """The version to write. Versions before 17 are those of the older style."""
+    opset = DEFAULT_OPSET if wanted is None else wanted
+    if opset not in OPSETS:
+        raise ValueError(f"[onnx.export] expected opset_version from {OPSETS[0]} to {OPSETS[-1]}, got {wanted}")
+    if not dynamo or opset > _older.NEWEST:
+        return opset
+    warnings.warn(
+        f"[onnx.export] expected opset_version of at least 17, got {opset}: the model has version 18; dynamo=False writes older ones",
+        OnnxExporterWarning,
+        stacklevel=3,
+    )
+    return 18
 
 
 def _arguments(model: Any, args: Any, kwargs: dict[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

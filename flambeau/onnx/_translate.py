@@ -165,7 +165,7 @@ class Walk:
     def _call(self, builder: Builder, module: Any, node: fx.Node, values: dict[fx.Node, Any]) -> Any:
         target = node.target
         args, kwargs = _mapped(node.args, values), _mapped(dict(node.kwargs), values)
-        builder.metadata = {"pkg.torch.onnx.fx_node": node.name}
+        builder.metadata = {"pkg.torch.onnx.fx_node": node.name, **_module_scopes(node)}
         if node.meta.get("stack_trace"):
             builder.metadata["pkg.torch.onnx.stack_trace"] = str(node.meta["stack_trace"])
         if target is operator.getitem:
@@ -335,6 +335,18 @@ class Walk:
 
 
 # ---------------------------------------------------------------------------------------------- values and sizes
+
+
+def _module_scopes(node: fx.Node) -> dict[str, str]:
+    """The modules that a node lies in, by path and by class."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    names = [*(path for path, _ in stack), node.name]
+    kinds = [*(str(kind) for _, kind in stack), str(node.target)]
+    return {
+        "namespace": "/".join(f"{name}: {kind}" for name, kind in zip(names, kinds)),
+        "pkg.torch.onnx.class_hierarchy": str(kinds),
+        "pkg.torch.onnx.name_scopes": str(names),
+    }
 
 
 def _mapped(value: Any, values: dict[fx.Node, Any]) -> Any:

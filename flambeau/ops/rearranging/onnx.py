@@ -35,7 +35,7 @@ def repeat(g: Any, **arguments: Any) -> Any:
 @onnx("repeat_interleave.self_int")
 def repeat_interleave(g: Any, self: Any, repeats: Any, dim: Any) -> Any:
     if dim is None:
-        self, dim = g.op("Reshape", self, g.ints([-1]), shape=(None,)), 0
+        self, dim = g.op("Reshape", self, g.ints([-1])), 0
         rank = 1
     else:
         rank = self.rank
@@ -56,7 +56,8 @@ def flip(g: Any, self: Any, dims: Any) -> Any:
 @onnx("roll")
 def roll(g: Any, self: Any, shifts: Any, dims: Any) -> Any:
     if not dims:
-        raise g.unsupported("rolling over all dimensions at once")
+        flat = roll(g, g.op("Reshape", self, g.ints([-1])), shifts, [0])
+        return g.op("Reshape", flat, g.shape(self))
     rolled = self
     for shift, dim in zip(shifts, dims):
         if shift == 0:

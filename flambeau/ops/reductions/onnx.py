@@ -161,3 +161,22 @@ def isin(g: Any, elements: Any, test_elements: Any, invert: bool) -> Any:
         g.op("ReduceMax", hits, axes=[-1], keepdims=0), fl.bool
     )  # fmt: skip
     return g.op("Not", present) if invert else present
+
+
+@onnx("bucketize.Tensor")
+def bucketize(g: Any, self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
+    """How many boundaries lie below a value, or at it."""
+    self, boundaries = g.promoted(self, boundaries)
+    values = g.unsqueeze(self, -1)
+    above = g.op("Less" if right else "LessOrEqual", values, boundaries, dtype=fl.bool)
+    below = g.op("Cast", g.op("Not", above, dtype=fl.bool), dtype=fl.int64, to=7)
+    return g.cast(g.op("ReduceSum", below, g.ints([-1]), keepdims=0), fl.int32 if out_int32 else fl.int64)
+
+
+@onnx("searchsorted.Tensor")
+def searchsorted(
+    g: Any, sorted_sequence: Any, self: Any, out_int32: bool, right: bool, side: Any, sorter: Any
+) -> Any:
+    if sorter is not None or sorted_sequence.rank != 1:
+        raise g.unsupported("one sorted sequence is, without a sorter")
+    return bucketize(g, self, sorted_sequence, out_int32, right or side == "right")
