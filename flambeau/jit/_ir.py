@@ -266,9 +266,6 @@ class Node:
         """Whether the only value of the node is None."""
         return len(self._outputs) == 1 and self._outputs[0].type() == T.NONE
 
-    def hasMultipleOutputs(self) -> bool:
-        return len(self._outputs) > 1
-
     def hasAttributes(self) -> bool:
         return bool(self.attributes)
 

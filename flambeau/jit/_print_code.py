@@ -26,7 +26,14 @@ _CASTS = {
     "aten::sorted": "sorted",
 }
 _LINE = 40
-_NAMED_OPERANDS = ("prim::fork", "prim::awaitable", "prim::isinstance", "prim::unchecked_cast", "prim::Enter", "prim::Exit")
+_NAMED_OPERANDS = (
+    "prim::fork",
+    "prim::awaitable",
+    "prim::isinstance",
+    "prim::unchecked_cast",
+    "prim::Enter",
+    "prim::Exit",
+)
 
 
 class CodePrinter:

@@ -122,6 +122,8 @@ def _clip(g: _Rewriter, node: Node) -> Any:
     assert x is not None
     known = [g.known(bound) for bound in bounds]
     floats = x.dtype is not None and x.dtype.is_floating_point
+    if floats and g.opset == 11:
+        return _same(g, node, node.inputs)
     if floats and all(value is not None for value, bound in zip(known, bounds) if bound is not None):
         named = {key: float(v) for key, v in zip(("min", "max"), known) if v is not None}
         return _same(g, node, [x], **named)
@@ -284,8 +286,8 @@ def _without(name: str, plain: Any) -> Form:
 
 def _renamed(op_type: str) -> Form:
     def form(g: _Rewriter, node: Node) -> Any:
-        values = [v for v in node.outputs]
-        return g.op(op_type, *node.inputs, dtype=values[0].dtype, shape=values[0].shape, **node.attributes)
+        (value,) = node.outputs
+        return g.op(op_type, *node.inputs, dtype=value.dtype, shape=value.shape, **node.attributes)
 
     return form
 

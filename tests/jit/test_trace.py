@@ -199,7 +199,9 @@ def test_check_inputs_find_other_branches():
         torch.jit.trace(fn, torch.ones(2), check_inputs=[torch.ones(3)])
 
 
-@pytest.mark.parametrize("inputs", [(torch.ones(1), 3), (torch.ones(1), "a"), (torch.ones(1), None), (torch.ones(1), [1, 2])])
+@pytest.mark.parametrize(
+    "inputs", [(torch.ones(1), 3), (torch.ones(1), "a"), (torch.ones(1), None), (torch.ones(1), [1, 2])]
+)
 def test_traces_take_tensors_only(inputs):
     with pytest.raises(RuntimeError, match="cannot be traced"):
         torch.jit.trace(lambda x, y: x, inputs)

@@ -233,7 +233,7 @@ def _context_manager(cls: type) -> T.ClassType | None:
         flambeau.autograd.profiler.record_function: "torch.autograd.profiler",
         flambeau.jit.strict_fusion: "torch.jit",
     }
-    module = modules.get(cls)  # type: ignore[arg-type]
+    module = modules.get(cls)
     return None if module is None else grad_mode_class(f"__torch__.{module}.{cls.__name__}", cls.__name__)
 
 

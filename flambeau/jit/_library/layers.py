@@ -151,5 +151,11 @@ class Sequential:
 class CTCLoss:
     def forward(self, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor) -> Tensor:
         return F.ctc_loss(
-            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+            log_probs,
+            targets,
+            input_lengths,  # type: ignore[arg-type]
+            target_lengths,  # type: ignore[arg-type]
+            self.blank,
+            self.reduction,
+            self.zero_infinity,
         )

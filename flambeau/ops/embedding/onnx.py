@@ -38,7 +38,9 @@ def embedding_bag(
     rows = g.op("Gather", weight, flat, axis=0)
     if per_sample_weights is not None:
         rows = g.op("Mul", rows, g.unsqueeze(per_sample_weights, 1))
-    counted = g.op("ConstantOfShape", g.op("Shape", flat, dtype=fl.int64), dtype=weight.dtype, value=fl.ones(1, dtype=weight.dtype))
+    counted = g.op(
+        "ConstantOfShape", g.op("Shape", flat, dtype=fl.int64), dtype=weight.dtype, value=fl.ones(1, dtype=weight.dtype)
+    )
     if padding_idx >= 0:
         padding = g.op("Equal", flat, padding_idx, dtype=fl.bool)
         counted = g.op("Where", padding, g.constant(0, weight.dtype), counted, dtype=weight.dtype)
@@ -50,7 +52,12 @@ def embedding_bag(
     empty = g.op("ConstantOfShape", shape, dtype=weight.dtype, value=start)
     added = g.op("ScatterND", empty, bags, rows, dtype=weight.dtype, reduction="max" if mode == 2 else "add")
     if mode == 2:  # bags without rows are zero
-        return g.op("Where", g.op("IsInf", added, dtype=fl.bool), g.constant(0, weight.dtype), added, dtype=weight.dtype), None, None, None
+        return (
+            g.op("Where", g.op("IsInf", added, dtype=fl.bool), g.constant(0, weight.dtype), added, dtype=weight.dtype),
+            None,
+            None,
+            None,
+        )
     if mode == 1:
         none = g.op("ConstantOfShape", sizes, dtype=weight.dtype, value=fl.zeros(1, dtype=weight.dtype))
         counts = g.op("ScatterND", none, bags, counted, dtype=weight.dtype, reduction="add")

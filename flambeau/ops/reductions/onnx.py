@@ -174,9 +174,7 @@ def bucketize(g: Any, self: Any, boundaries: Any, out_int32: bool, right: bool) 
 
 
 @onnx("searchsorted.Tensor")
-def searchsorted(
-    g: Any, sorted_sequence: Any, self: Any, out_int32: bool, right: bool, side: Any, sorter: Any
-) -> Any:
+def searchsorted(g: Any, sorted_sequence: Any, self: Any, out_int32: bool, right: bool, side: Any, sorter: Any) -> Any:
     if sorter is not None or sorted_sequence.rank != 1:
         raise g.unsupported("one sorted sequence is, without a sorter")
     return bucketize(g, self, sorted_sequence, out_int32, right or side == "right")
