@@ -73,6 +73,8 @@ def _rewritten(main: _Rewriter, node: Node) -> list[Node]:
         for other in g.graph.nodes:
             other.inputs = [output if v is result else v for v in other.inputs]
         maker.outputs = [output if v is result else v for v in maker.outputs]
+    for place, part in enumerate(g.graph.nodes):
+        part.name = f"{node.name}_{place}"
     own = [n for n in g.graph.nodes if n.op_type != node.op_type]  # of the others some are older than asked, too
     return [part for n in g.graph.nodes for part in (_rewritten(main, n) if n in own else [_plain_axes(main, n)])]
 

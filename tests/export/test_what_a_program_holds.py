@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 import flambeau as fl
 from flambeau import fx, nn
+from flambeau._higher_order_ops import scan
 from flambeau.export import Dim, export
 
 
@@ -134,3 +137,30 @@ def test_sizes_that_follow_others_have_ranges_and_are_checked():
         program.module()(fl.ones(7))
     with pytest.raises(ValueError, match="Trying to flatten"):
         program.module()()
+
+
+class Running(fl.nn.Module):
+    def forward(self, start, x):
+        return scan(lambda held, row: (held + row, held * row[0]), start, x, dim=1, reverse=True)
+
+
+def test_scan_is_one_node():
+    inputs = (fl.zeros(2), fl.arange(6.0).reshape(2, 3))
+    program = export(Running(), inputs)
+    names = [str(node.target) for node in program.graph.nodes]
+    assert "scan" in names and not any("stack" in name for name in names)
+    file = io.BytesIO()
+    fl.export.save(program, file)
+    file.seek(0)
+    for run in (program.module(), fl.export.load(file).module(), program.run_decompositions().module()):
+        assert all(fl.equal(a, b) for a, b in zip(run(*inputs), Running()(*inputs)))
+
+
+class Pooled(fl.nn.Module):
+    def forward(self, x):
+        return fl.nn.functional.max_pool2d(x, 2, return_indices=True)[1]
+
+
+def test_definitions_take_defaults():
+    x = fl.randn(1, 1, 4, 4)
+    assert fl.equal(export(Pooled(), (x,)).module()(x), Pooled()(x))

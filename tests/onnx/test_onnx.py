@@ -113,8 +113,57 @@ def test_an_operator_without_translation_is_named():
 
 
 def test_opsets_outside_the_range():
-    with pytest.raises(ValueError, match="17 to 23"):
-        fl.onnx.export(Net(), (fl.randn(2, 4),), opset_version=9)
+    with pytest.raises(ValueError, match="9 to 23"):
+        fl.onnx.export(Net(), (fl.randn(2, 4),), opset_version=8)
+    with pytest.warns(fl.onnx.errors.OnnxExporterWarning, match="at least 17"):
+        assert fl.onnx.export(Net(), (fl.randn(2, 4),), opset_version=9)._model.opset == 18
+
+
+class Older(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), nn.LayerNorm(4)
+
+    def forward(self, x):
+        x = nn.functional.hardswish(self.conv(x)).mean((2, 3)).clamp(-1, 2)
+        x = self.norm(x).softmax(0).unsqueeze(1)
+        return nn.functional.celu(x[:, :, 1:].sum(1)), nn.functional.pad(x, (1, 1)).squeeze(1)
+
+
+@pytest.mark.parametrize("opset", [9, 11, 12, 13, 14, 16])
+def test_older_opsets_of_the_older_style(opset, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    model, x = Older().eval(), fl.randn(2, 3, 6, 6)
+    path = str(tmp_path / "older.onnx")
+    fl.onnx.export(model, x, path, dynamo=False, opset_version=opset)
+    found = runtime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"x": x.numpy()})
+    assert all(fl.allclose(fl.from_numpy(a), b, atol=1e-5) for a, b in zip(found, model(x)))
+
+
+def test_operators_that_older_opsets_lack_are_refused(tmp_path):
+    class Sums(nn.Module):
+        def forward(self, x):
+            return x.cumsum(0)
+
+    with pytest.raises(fl.onnx.OnnxExporterError, match="expected opset_version of 11 or more for CumSum, got 9"):
+        fl.onnx.export(Sums(), fl.ones(3), str(tmp_path / "sums.onnx"), dynamo=False, opset_version=9)
+
+
+class Bag(nn.Module):
+    def __init__(self, mode):
+        super().__init__()
+        self.bag = nn.EmbeddingBag(9, 3, mode=mode, padding_idx=2)
+
+    def forward(self, x):
+        return self.bag(x), fl.bucketize(self.bag.weight, fl.tensor([0.0, 1.0])), fl.roll(x, 1)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_embeddings(mode):
+    pytest.importorskip("onnxruntime")
+    model, x = Bag(mode).eval(), fl.tensor([[1, 2], [3, 4], [2, 2]])
+    found = fl.onnx.export(model, (x,))(x)
+    assert all(fl.allclose(a, b) for a, b in zip(found, model(x)))
 
 
 @pytest.fixture
