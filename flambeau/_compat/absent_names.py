@@ -51,7 +51,6 @@ TABLE: dict[str, tuple[str, str]] = {
     "_inductor.config": (_COMPILER, "emulate_precision_casts=False force_fuse_int_mm_with_mul=False"),
     "_inductor.utils": (_COMPILER, "fresh_inductor_cache fresh_cache"),
     "_inductor.virtualized": (_COMPILER, ""),
-    "_decomp": (_COMPILER, "core_aten_decompositions get_decompositions register_decomposition decomposition_table={}"),
     "_dynamo.external_utils": (_CAPTURE, "@wrap_inline is_compiling()=False"),
     "_guards": (_CAPTURE, "detect_fake_mode()=None TracingContext CompileContext Source"),
     "_prims": (_COMPILER, ""),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from flambeau.ops.symbolic.shape_env import DataDependentOutput
+
 
 class Record(NamedTuple):
     number: int
@@ -263,6 +265,10 @@ class GraphBreakError(RuntimeError):
     def __init__(self, record: Break) -> None:
         super().__init__(f"fullgraph=True, but the graph breaks here:\n{record}")
         self.record = record
+
+
+class GuardOnDataDependentSymNode(GraphBreakError, DataDependentOutput):
+    """A program that is exported asks for what only data tells."""
 
 
 class UserError(BaseException):

@@ -352,7 +352,8 @@ class Unit:
         record = Break(stop.record, stop.detail, filename, line, name)
         refuse = tracer.modes.refuse_breaks[-1] if tracer.modes.refuse_breaks else self.settings.fullgraph
         if refuse and self.settings.report is None:
-            raise GraphBreakError(record)
+            on_data = tracer.builder.module_paths is not None and stop.record in (breaks.BRANCH, breaks.TENSOR_VALUE)
+            raise (breaks.GuardOnDataDependentSymNode if on_data else GraphBreakError)(record)
         step = frame.raised_at[-1] if frame.raised_at else frame.step
         if step in before or step == 0:
             raise SkipFrame(f"{record.record.title} {record.detail}")

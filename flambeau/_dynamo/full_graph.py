@@ -109,9 +109,9 @@ def _buffer_before(tracer: Tracer, table: Any, name: str, value: Any) -> TracedT
     before = _held(table, name)
     if not isinstance(table, Registry) or not isinstance(before, fl.Tensor) or not isinstance(value, TracedTensor):
         return None
-    found = next((t for t in tracer.builder.inputs if isinstance(t, TracedTensor) and t.real is before), None)
-    same = found is not None and found.fake.dtype == value.fake.dtype and found.fake.shape == value.fake.shape
-    return found if same else None
+    buffer = next((t for t in tracer.builder.inputs if isinstance(t, TracedTensor) and t.real is before), None)
+    same = buffer is not None and buffer.fake.dtype == value.fake.dtype and buffer.fake.shape == value.fake.shape
+    return buffer if same else None
 
 
 def _write_stored_buffers(tracer: Tracer, results: list[Any]) -> list[Any]:

@@ -74,7 +74,7 @@ def _recorded(
     try:
         whole, returned = record_graph(
             GraphModule(program.graph_module, graph), mode, inputs, fakes, table or {}, table is not None, record_type,
-            places=places,
+            places=places, functional=True,
         )  # fmt: skip
     finally:
         _C._set_autocast_recorded_device(device)

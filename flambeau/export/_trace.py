@@ -80,6 +80,7 @@ class Operators(Record):
     """
 
     calls: list[Any]
+    functional = False  # whether the graph is one without writes, and without switches of gradients
     device = "cpu"  # that mixed precision is switched on for
     places: dict[str, Node] | None = None  # if wanted: the nodes of values, by the name that they had
 
@@ -114,12 +115,17 @@ class Runner(Interpreter):
         super().__init__(module)
         self.record = record
         self.mode = mode
+        self.counts: dict[str, int] = {}  # of calls, by function
 
     def run_node(self, n: Node) -> Any:
         notes = {key: n.meta[key] for key in ("stack_trace", "nn_module_stack", "custom") if n.meta.get(key)}
         if "nn_module_stack" in notes:
             stack = notes["nn_module_stack"].items()
             notes["nn_module_stack"] = {key: (path, type_text(kind)) for key, (path, kind) in stack}
+        if n.op == "call_function" and hasattr(n.target, "__name__"):
+            name = str(n.target.__name__)
+            self.counts[name] = self.counts.get(name, 0) + 1
+            notes["torch_fn"] = f"{name}_{self.counts[name]}", f"{type(n.target).__name__}.{name}"
         self.record.tracer.notes = notes
         result = super().run_node(n)
         if self.record.places is not None and id(result) in self.record.nodes:
@@ -132,6 +138,8 @@ class Runner(Interpreter):
             leaves = [next(values) if isinstance(leaf, Node) else leaf for leaf in target.leaves]
             self.record.calls.append((target, [self.record.argument(leaf) for leaf in leaves]))
             return None
+        if target is _C._set_grad_enabled and self.record.functional:
+            return super().call_function(target, args, kwargs)  # results do not depend on it
         if target is _C._set_grad_enabled or (target in AUTOCAST_SWITCHES and not self.record.takes_apart):
             self.record.tracer.create_node("call_function", target, tuple(args), {})
         elif hasattr(target, "_branches"):
@@ -468,12 +476,13 @@ def record_graph(
     record_type: type[Operators] = Operators,
     calls: list[Any] | None = None,
     places: dict[str, Node] | None = None,
+    functional: bool = False,
 ) -> tuple[Any, list[Any]]:
     """The operators that a graph calls when it runs on fakes, and what its results are. Constants become inputs. What
     Tracepoints mark is added to `calls`, and to `places` the new nodes of those of the graph, by name."""
     tracer = NotingTracer()
     record = record_type(tracer, table, pre_dispatch=whole)
-    record.calls, record.places = [] if calls is None else calls, places
+    record.calls, record.places, record.functional = [] if calls is None else calls, places, functional
     record.device = next((i.fake.fake_device.type for i in inputs if isinstance(i.fake, fl.Tensor)), "cpu")
     nodes = [tracer.create_node("placeholder", i.spec.arg.name, (), {}) for i in inputs]
     for node, item in zip(nodes, inputs):
@@ -575,3 +584,13 @@ def _sizes(whole: FullGraph, inputs: list[Input], wanted: dict[int, dict[int, An
         shape = [None if d in said else size for d, size in enumerate(shape)]  # nobody looks at it
         facts.append(InputFacts(item.spec.arg.name, item.value.dtype, tuple(shape), None))
     return promises, facts
+
+
+def _export(
+    mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, dynamic_shapes: Any = None, *, pre_dispatch: bool = False, **options: Any
+) -> ExportedProgram:  # fmt: skip
+    """The older form: with `pre_dispatch` what `export` gives, else that without writes."""
+    options_of_export = ("strict", "preserve_module_call_signature", "prefer_deferred_runtime_asserts_over_guards")
+    known = {name: value for name, value in options.items() if name in options_of_export}
+    program = export(mod, args, kwargs, dynamic_shapes=dynamic_shapes, **known)
+    return program if pre_dispatch else program.run_decompositions({})

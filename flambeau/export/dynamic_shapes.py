@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from math import inf
 from typing import Any, NamedTuple
 
@@ -21,7 +22,9 @@ from flambeau.ops.symbolic.condition import Condition
 from flambeau.ops.symbolic.expr import Atom, Expr, Number, single_symbol, symbol
 from flambeau.utils import _pytree as pytree
 
-__all__ = ["AdditionalInputs", "Dim", "ShapesCollection", "ValueRanges", "dims"]
+__all__ = [
+    "AdditionalInputs", "Dim", "ShapesCollection", "ValueRanges", "dims", "refine_dynamic_shapes_from_suggested_fixes",
+]  # fmt: skip
 
 
 class _IntWrapper:
@@ -417,6 +420,46 @@ def _where(guard: Any) -> str:
 
 def _violated(name: str, lines: list[str]) -> UserError:
     return UserError(f"[export] Constraints violated ({name})!" + "".join(f"\n  - {line}" for line in lines))
+
+
+def refine_dynamic_shapes_from_suggested_fixes(msg: str, dynamic_shapes: Any) -> Any:
+    """`dynamic_shapes` with the fixes that the message of a violation suggests."""
+    if "Suggested fixes:" not in msg:
+        raise UserError("[export] expected a message with suggested fixes, got one without")
+    lines = msg.partition("Suggested fixes:")[2].strip().splitlines()
+    fixes = dict(line.strip().split(" = ", 1) for line in lines if " = " in line)
+    dims: dict[str, Any] = {}
+
+    def note(x: Any) -> None:
+        if isinstance(x, Dim):
+            dims[x.root.__name__] = x.root
+
+    pytree.tree_map(note, dynamic_shapes)
+    fixed = {name: _fix(name, text, dims) for name, text in fixes.items() if name in dims}
+
+    def refined(x: Any) -> Any:
+        if not isinstance(x, Dim) or x.root.__name__ not in fixed:
+            return x
+        root = fixed[x.root.__name__]
+        return root if x.root is x else root * x.factor + x.offset
+
+    return pytree.tree_map(refined, dynamic_shapes)
+
+
+def _fix(name: str, text: str, dims: dict[str, Any]) -> Any:
+    """What a suggestion says of a size: a number, bounds, or an expression of another size."""
+    bounds = re.fullmatch(r"Dim\('\w+'(?:, min=(\d+))?(?:, max=(\d+))?\)", text)
+    if bounds is not None:
+        low, high = (None if bound is None else int(bound) for bound in bounds.groups())
+        return Dim(name, min=low, max=high)
+    parts = re.fullmatch(r"(?:(\d+)\*)?(\w+?)(?: ([+-]) (\d+))?", text)
+    if parts is None:
+        raise UserError(f"[export] expected a suggestion of a size, got {text!r}")
+    factor, other, sign, offset = parts.groups()
+    if other.isdigit():
+        return int(other)
+    root = dims.get(other) or Dim(other)
+    return root * int(factor or 1) + int(f"{sign or ''}{offset or 0}")
 
 
 __getattr__ = absent.names_of(__name__)

@@ -164,11 +164,11 @@ class ExportedProgram:
     @property
     def range_constraints(self) -> dict[Any, ValueRanges]:
         """The range of each symbol that sizes are written with, and of sizes that are computed from these."""
-        found: dict[Any, ValueRanges] = {atom: ValueRanges.of(*span) for atom, span in self._ranges.items()}
+        ranges: dict[Any, ValueRanges] = {atom: ValueRanges.of(*span) for atom, span in self._ranges.items()}
         for size in self._substitutions.values():  # those that follow others, as expressions
-            if size not in found and single_symbol(size) is None:
-                found[size] = ValueRanges.of(*bounds(size, self._ranges))
-        return found
+            if size not in ranges and single_symbol(size) is None:
+                ranges[size] = ValueRanges.of(*bounds(size, self._ranges))
+        return ranges
 
     @property
     def verifiers(self) -> list[type[Verifier]]:

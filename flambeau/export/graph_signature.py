@@ -22,6 +22,27 @@ class SymIntArgument:
     name: str
 
 
+class SymFloatArgument(SymIntArgument):
+    """A float that varies."""
+
+
+class SymBoolArgument(SymIntArgument):
+    """A condition on what varies."""
+
+
+class TokenArgument(SymIntArgument):
+    """What orders effects; programs have none."""
+
+
+@dataclasses.dataclass
+class CustomObjArgument:
+    """An object of a class of the user's; programs have none."""
+
+    name: str
+    class_fqn: str
+    fake_val: Any = None
+
+
 @dataclasses.dataclass
 class ConstantArgument:
     """A value that is part of the program: calls must give the same one."""

@@ -98,9 +98,9 @@ def _plain_axes(main: _Rewriter, node: Node) -> Node:
 
 def _same(g: _Rewriter, node: Node, inputs: Sequence[Value | None], **attributes: Any) -> Any:
     """The node with other inputs and attributes."""
-    kept = {**node.attributes, **attributes}
+    merged = {**node.attributes, **attributes}
     results = [Value(g.fresh(), v.dtype, v.shape) for v in node.outputs]
-    g.graph.nodes.append(Node(node.op_type, list(inputs), results, kept, name=node.name, metadata=node.metadata))
+    g.graph.nodes.append(Node(node.op_type, list(inputs), results, merged, name=node.name, metadata=node.metadata))
     return tuple(results)
 
 
@@ -230,8 +230,8 @@ def _trilu(g: _Rewriter, node: Node) -> Any:
     if not all(isinstance(size, int) for size in sizes):
         return None
     ones = fl.ones(sizes, dtype=fl.bool)
-    kept = ones.triu(offset) if node.attributes.get("upper", 1) else ones.tril(offset)
-    return g.op("Where", g.constant(kept), x, g.constant(0, x.dtype), dtype=x.dtype, shape=x.shape)
+    mask = ones.triu(offset) if node.attributes.get("upper", 1) else ones.tril(offset)
+    return g.op("Where", g.constant(mask), x, g.constant(0, x.dtype), dtype=x.dtype, shape=x.shape)
 
 
 def _hard_swish(g: _Rewriter, node: Node) -> Any:

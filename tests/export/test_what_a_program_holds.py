@@ -10,6 +10,8 @@ import flambeau as fl
 from flambeau import fx, nn
 from flambeau._higher_order_ops import scan
 from flambeau.export import Dim, export
+from flambeau.export.dynamic_shapes import refine_dynamic_shapes_from_suggested_fixes
+from flambeau.ops.symbolic import DataDependentOutput as GuardOnDataDependentSymNode
 
 
 class Inner(nn.Module):
@@ -164,3 +166,44 @@ class Pooled(fl.nn.Module):
 def test_definitions_take_defaults():
     x = fl.randn(1, 1, 4, 4)
     assert fl.equal(export(Pooled(), (x,)).module()(x), Pooled()(x))
+
+
+class Sized(fl.nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+
+def test_suggested_fixes_can_be_applied():
+    shapes = {"x": {0: Dim("a")}, "y": {0: Dim("b")}}
+    inputs = (fl.ones(4), fl.ones(4))
+    with pytest.raises(fl._dynamo.exc.UserError) as violation:
+        export(Sized(), inputs, dynamic_shapes=shapes)
+    refined = refine_dynamic_shapes_from_suggested_fixes(str(violation.value), shapes)
+    assert export(Sized(), inputs, dynamic_shapes=refined).module()(fl.ones(6), fl.ones(6)).shape == (6,)
+
+
+class Branching(fl.nn.Module):
+    def forward(self, x):
+        return x * 2 if x.item() > 2 else x
+
+
+def test_branches_on_data_say_so():
+    with pytest.raises(GuardOnDataDependentSymNode, match="depends on data"):
+        export(Branching(), (fl.tensor(3),))
+
+
+class Switched(fl.nn.Module):
+    def forward(self, x):
+        with fl.no_grad():
+            return fl.nn.functional.gelu(x) * 2
+
+
+def test_decompositions_leave_no_switches_of_gradients():
+    from flambeau._compat.torch._decomp import core_aten_decompositions, get_decompositions
+
+    program = export(Switched(), (fl.ones(2),))
+    assert program.graph.find_nodes(op="call_function", target=fl._C._set_grad_enabled)
+    functional = program.run_decompositions(core_aten_decompositions())
+    assert not functional.graph.find_nodes(op="call_function", target=fl._C._set_grad_enabled)
+    assert fl.equal(functional.module()(fl.ones(2)), Switched()(fl.ones(2)))
+    assert get_decompositions([fl.ops.aten.linear]).keys() <= core_aten_decompositions().keys()
