@@ -92,6 +92,12 @@ def unique2(
 def unique_dim(
     self: Any, dim: int | None, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Any, Any, Any]:
+    """The distinct slices of a tensor, where each of them is, and how often; what is not asked for is empty.
+
+    >>> values, inverse, counts = flambeau.unique_dim(flambeau.tensor([[1], [1], [2]]), 0, return_counts=True)
+    >>> values.tolist(), counts.tolist()
+    ([[1], [2]], [2, 1])
+    """
     values, inverse, counts = fl.unique(self, sorted=sorted, return_inverse=True, return_counts=True, dim=dim)
     nothing = counts[:0]
     return values, inverse if return_inverse else nothing, counts if return_counts else nothing
