@@ -432,7 +432,7 @@ def native_method(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
     elif isinstance(owner, (list, collections.deque)) and name == "sort":
         return _sort(tracer, owner, **kwargs)
     elif isinstance(owner, (dict, set, frozenset)) and name in _HASHING and args:
-        if python_special(type(args[0]), "__hash__", "__eq__"):
+        if tracer.outside.runs_python_as_key(args[0]):
             raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(args[0]).__name__}")
     elif isinstance(owner, (str, bytes)) and not all(_is_text_safe(a) for a in (*args, *kwargs.values())):
         raise Unsupported(breaks.PRINT, f"str.{name}")

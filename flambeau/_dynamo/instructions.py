@@ -321,10 +321,10 @@ def _build_list(frame: Frame, inst: Instruction) -> None:
     frame.stack.append(_pop_many(frame, inst.arg))
 
 
-def _check_key(key: Any) -> None:
+def _check_key(tracer: Any, key: Any) -> None:
     if type(key) in SYMBOLIC or type(key) is TracedNumber or (type(key) is tuple and key != plain(key)):
         raise Unsupported(breaks.UNKNOWN_OPERATION, "symbolic key")  # callers make keys plain first
-    if python_special(type(key), "__hash__", "__eq__"):
+    if tracer.outside.runs_python_as_key(key):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
 
 
@@ -332,7 +332,7 @@ def _check_key(key: Any) -> None:
 def _build_set(frame: Frame, inst: Instruction) -> None:
     items = [as_key(item) for item in _pop_many(frame, inst.arg)]
     for item in items:
-        _check_key(item)
+        _check_key(frame.tracer, item)
     frame.stack.append(native(set, items))
 
 
@@ -341,7 +341,7 @@ def _build_map(frame: Frame, inst: Instruction) -> None:
     items = _pop_many(frame, 2 * inst.arg)
     mapping: dict[Any, Any] = {}
     for key, value in zip(map(as_key, items[::2]), items[1::2]):
-        _check_key(key)
+        _check_key(frame.tracer, key)
         native(mapping.__setitem__, key, value)
     frame.stack.append(mapping)
 
@@ -371,7 +371,7 @@ def _list_append(frame: Frame, inst: Instruction) -> None:
 @_op("SET_ADD")
 def _set_add(frame: Frame, inst: Instruction) -> None:
     value = as_key(frame.stack.pop())
-    _check_key(value)
+    _check_key(frame.tracer, value)
     native(frame.stack[-inst.arg].add, value)
 
 
@@ -379,7 +379,7 @@ def _set_add(frame: Frame, inst: Instruction) -> None:
 def _map_add(frame: Frame, inst: Instruction) -> None:
     value = frame.stack.pop()
     key = as_key(frame.stack.pop())
-    _check_key(key)
+    _check_key(frame.tracer, key)
     native(frame.stack[-inst.arg].__setitem__, key, value)
 
 

@@ -315,14 +315,14 @@ def contains(tracer: Tracer, item: Any, container: Any) -> bool:
         return bool(native(operator.contains, mappings.contents(tracer, container), item))
     if id(container) in tracer.outside.known and cls not in CONSTANTS and not isinstance(container, (enum.EnumMeta,)):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"in of {cls.__name__}")
-    if not is_transparent(item) and not (isinstance(container, (set, frozenset, dict)) and _is_plain_key(item)):
+    if not is_transparent(item) and not (isinstance(container, (set, frozenset, dict)) and _is_plain_key(tracer, item)):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"in of {type(item).__name__}")
     return bool(native(operator.contains, container, item))
 
 
-def _is_plain_key(item: Any) -> bool:
-    """Whether looking for an item by its hash runs no Python code."""
-    return has_default_equality(type(item))
+def _is_plain_key(tracer: Tracer, item: Any) -> bool:
+    """Whether looking for an item by its hash runs no Python code that would have to be captured."""
+    return has_default_equality(type(item)) or tracer.outside.is_plain_record(item)
 
 
 def _as_key(tracer: Tracer, key: Any, container: Any) -> Any:
@@ -364,7 +364,7 @@ def subscript(tracer: Tracer, container: Any, key: Any) -> Any:
     key = _as_key(tracer, key, container)
     if isinstance(container, (list, tuple, str, range)) and python_special(type(key), "__index__"):
         key = tracer.call_special(key, "__index__")
-    if not is_transparent(key) and python_special(type(key), "__hash__", "__eq__", "__index__"):
+    if not is_transparent(key) and tracer.outside.runs_python_as_key(key, "__index__"):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
     result = native(operator.getitem, container, key)
     return result
@@ -400,7 +400,7 @@ def store_subscript(tracer: Tracer, container: Any, key: Any, value: Any) -> Non
             native(operator.setitem, container, key, value)  # raises the error of the type
         raise Unsupported(breaks.STORE, f"item of {cls.__name__}")
     key = plain(key)
-    if python_special(type(key), "__hash__", "__eq__", "__index__"):
+    if tracer.outside.runs_python_as_key(key, "__index__"):
         raise Unsupported(breaks.UNKNOWN_OPERATION, f"key of type {type(key).__name__}")
     if isinstance(key, slice) and value is not NULL and not isinstance(value, CONTAINERS):
         value = iterate(tracer, value)

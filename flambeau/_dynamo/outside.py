@@ -289,7 +289,23 @@ class Outside:
             return True
         if cls in (tuple, frozenset):
             return all(self.is_plain_key(k) for k in key)
-        return has_default_equality(cls)
+        return has_default_equality(cls) or self.is_plain_record(key)
+
+    def is_plain_record(self, key: Any) -> bool:
+        """Whether an object is a frozen dataclass of constants, which is hashed and compared by them."""
+        parameters = vars(type(key)).get("__dataclass_params__")
+        if parameters is None or not (parameters.frozen and parameters.eq) or "__eq__" not in vars(type(key)):
+            return False
+        from flambeau._dynamo.sizes import plain
+
+        values = [plain(self.tracer.load_attribute(key, name)) for name in type(key).__dataclass_fields__]
+        return all(type(value) in CONSTANTS or self.is_plain_record(value) for value in values)
+
+    def runs_python_as_key(self, key: Any, *others: str) -> bool:
+        """Whether looking an object up runs code of the program that has to be captured."""
+        from flambeau._dynamo.values import python_special
+
+        return python_special(type(key), "__hash__", "__eq__", *others) and not self.is_plain_record(key)
 
     def _wrap_set(self, value: Any, source: Source) -> Any:
         self.check_length(value)
