@@ -38,7 +38,7 @@ class Process:
     def __init__(self, library: str, cache: str) -> None:
         environment = {
             **os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/torch", "FLAMBEAU_CACHE_DIR": f"{cache}/flambeau",
-            "TORCHINDUCTOR_COMPILE_THREADS": "4", "CUDA_VISIBLE_DEVICES": "",
+            "TORCHINDUCTOR_COMPILE_THREADS": "2", "TORCHINDUCTOR_VEC_ISA_OK": "1", "CUDA_VISIBLE_DEVICES": "",
         }  # fmt: skip
         command = [sys.executable, str(HERE / "threads.py"), "serve", library]
         self.library = library

@@ -1,7 +1,6 @@
 // Batches and threads of products of floating types; gemm_<type>.cpp compile it for a type each.
 #pragma once
 
-#include <cstdlib>
 #include <cstring>
 
 #include "cpu/engine/onednn.h"
@@ -10,7 +9,6 @@
 #include "cpu/gemm/pairs.h"
 #include "cpu/gemm/paths.h"
 #include "cpu/gemm/product_finish.h"
-#include "cpu/gemm/shared.h"
 #include "cpu/gemm/small.h"
 #include "cpu/gemm/vector.h"
 
@@ -49,8 +47,15 @@ void add_bias(Product<T, T, T> p) {
   }
 }
 
-constexpr double kLibraryProduct = 1e8;  // multiplications from which oneDNN's blocking is ahead
-constexpr int64_t kLeastRounded = 32;    // rows, columns and depth for which rounding operands pays
+// The multiplications from which oneDNN's and OpenBLAS's blocking is ahead, even with a pass for the bias.
+// With AVX-512 that is early for short sums, above all on many cores.
+template <class T>
+double least_for_libraries(int64_t k) {
+  constexpr int64_t kShortSums = 512;
+  return std::is_same_v<T, float> && isa() == Isa::Avx512 && k <= kShortSums ? 4e6 : 1.5e7;
+}
+
+constexpr int64_t kLeastRounded = 32;  // rows, columns and depth for which rounding operands pays
 
 template <class S, class T>
 void multiply_part(const Product<S, T, S>& p) {
@@ -61,8 +66,9 @@ void multiply_part(const Product<S, T, S>& p) {
       if (const UnitSet* set = bfloat16_units()) return multiply_rounded(*set, p);
   // oneDNN reads a tall transposed A, as in gradients of weights, at two thirds of its usual speed.
   const bool turned = std::is_same_v<T, float> && p.a_row == 1 && p.a_col != 1 && p.c_col == 1 && p.m >= p.n;
-  if constexpr (std::is_same_v<S, T>)  // at such sizes the libraries are ahead, even with a pass for the bias
-    if (!turned && std::min({p.m, p.n, p.k}) >= 128 && double(p.m) * p.n * p.k > kLibraryProduct &&
+  if constexpr (std::is_same_v<S, T>)
+    if (!turned && std::min({p.m, p.n, p.k}) >= 128 &&
+        double(p.m) * p.n * p.k > least_for_libraries<T>(p.k) &&
         blas_gemm(p.m, p.n, p.k, p.alpha, p.a, p.a_row, p.a_col, p.b, p.b_row, p.b_col, p.beta, p.c, p.c_row,
                   p.c_col)) {
       if (p.bias || p.relu) add_bias(p);
@@ -160,24 +166,6 @@ bool try_deep(const Product<T, T, T>& p, int threads, const ProductFinish* finis
   return true;
 }
 
-// Large products of many threads: the result is false for others.
-template <class T>
-bool try_shared(const Product<T, T, T>& p, int threads, const ProductFinish* finish) {
-  static const char* const wanted = std::getenv("FLAMBEAU_SHARED_PACKING");
-  static const int least = wanted ? std::atoi(wanted) : 1 << 20;
-  if (threads < least || std::min({p.m, p.n, p.k}) < kLeastShared || rounds_products()) return false;
-  const Product<T, T, T> turned = p.transposed();
-  const TileSet<T>& set = TileSet<T>::get();
-  const bool turn = cost(turned, set) < cost(p, set);
-  multiply_shared(turn ? turned : p, threads, [&](Range rows, Range columns) {
-    if (turn) std::swap(rows, columns);
-    if (finish)
-      finish_window(*finish, p.c + rows.begin * p.c_row + columns.begin * p.c_col, rows.end - rows.begin,
-                    columns.end - columns.begin);
-  });
-  return true;
-}
-
 template <class S, class T>
 void multiply_any(Product<S, T, S> p, int threads, bool alone, const ProductFinish* finish) {
   const auto finished = [&](S* c, int64_t rows, int64_t cols) {
@@ -195,8 +183,6 @@ void multiply_any(Product<S, T, S> p, int threads, bool alone, const ProductFini
   }
   if constexpr (std::is_same_v<S, T>)
     if (try_deep(p, threads, finish)) return;
-  if constexpr (std::is_same_v<S, float>)
-    if (try_shared(p, threads, finish)) return;
   over_rectangles(threads, p.m, p.n, p.k, TileSet<T>::get().width(),
                   [&](Range i, Range j) { multiply_rectangle(p, i, j, finish); });
 }

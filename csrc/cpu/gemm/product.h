@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cmath>
-#include <cstdlib>
 
 #include "cpu/engine/onednn.h"
 #include "cpu/gemm/pack.h"
@@ -171,6 +170,8 @@ inline Workspace& scratch(int which) {
   return spaces[which];
 }
 
+constexpr int64_t kAliasing = 4096;  // bytes between lines that share a set of the first-level cache
+
 // Whether A (B) has to be packed.  A panel of A is read once per panel of B, a panel of B once per
 // tile of rows; reading in place also wants neighbours in memory to be neighbours in the walk.
 template <class S, class T, class D>
@@ -178,11 +179,10 @@ BlockPlan plan_for(const Product<S, T, D>& g, const TileSet<T>& set) {
   BlockPlan plan;
   plan.tile_rows = divide_up(g.m, divide_up(g.m, set.max_rows));
   const bool same = std::is_same_v<S, T>;
-  // Rows of A that follow each other in memory are read in place: a tile's stay in the first-level cache.
-  static const char* const experiment = std::getenv("FLAMBEAU_ROWS_IN_PLACE");
-  static const int64_t aliasing = experiment ? std::atoi(experiment) : 4096;
+  // Rows of A are read in place: a tile's stay in the first-level cache, unless all begin in the same set of
+  // it.
   const bool a_rows =
-      g.a_col == 1 && (g.n <= 4 * set.width() || g.a_row * int64_t(sizeof(T)) % aliasing != 0);
+      g.a_col == 1 && (g.n <= 4 * set.width() || g.a_row * int64_t(sizeof(T)) % kAliasing != 0);
   const bool a_small = g.a_row == 1 && g.m * g.k <= 8192 && g.a_col < 2 * g.m;
   const bool b_small = g.k * g.n <= 8192 && g.b_row < 2 * g.n;
   plan.pack_a = !(same && (a_rows || a_small));
