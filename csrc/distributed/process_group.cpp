@@ -190,7 +190,14 @@ WorkRef ProcessGroup::barrier(const Mode& mode) {
   });
 }
 
+// Ranks index pieces of shared memory, so one that no process has must not get through.
+void ProcessGroup::check_rank(const char* op, const char* role, int rank, int lowest) const {
+  FL_CHECK(rank >= lowest && rank < size(), "[", op, "] expected a ", role, " rank from 0 to ", size() - 1,
+           ", got ", rank, ": invalid ", role, " rank: ", rank);
+}
+
 WorkRef ProcessGroup::broadcast(const Tensor& tensor, int root, const Mode& mode) {
+  check_rank("broadcast", "root", root);
   const Fingerprint what = fingerprint(Collective::Broadcast, tensor, Reduction::None, root);
   const bool sends = root == rank();
   const Tensor buffer = sends ? dense(tensor) : room_for(tensor);
@@ -234,6 +241,7 @@ WorkRef ProcessGroup::all_reduce_gradients(const Tensors& tensors, Reduction red
 }
 
 WorkRef ProcessGroup::reduce(const Tensor& tensor, int root, Reduction reduction, const Mode& mode) {
+  check_rank("reduce", "root", root);
   check_reduction("reduce", tensor.dtype(), reduction);
   const Fingerprint what = fingerprint(Collective::Reduce, tensor, reduction, root);
   const Tensor buffer = dense(tensor);
@@ -258,6 +266,7 @@ WorkRef ProcessGroup::all_gather(const Tensors& to, const Tensor& from, const Mo
 }
 
 WorkRef ProcessGroup::gather(const Tensors& to, const Tensor& from, int root, const Mode& mode) {
+  check_rank("gather", "root", root);
   if (root == rank()) {
     check_list("gather", to, size());
     check_alike("gather", to, from);
@@ -273,6 +282,7 @@ WorkRef ProcessGroup::gather(const Tensors& to, const Tensor& from, int root, co
 }
 
 WorkRef ProcessGroup::scatter(const Tensor& to, const Tensors& from, int root, const Mode& mode) {
+  check_rank("scatter", "root", root);
   if (root == rank()) {
     check_list("scatter", from, size());
     check_alike("scatter", from, to);
@@ -317,6 +327,7 @@ WorkRef ProcessGroup::all_to_all(const Tensors& to, const Tensors& from, const M
 }
 
 WorkRef ProcessGroup::send(const Tensor& tensor, int to, int64_t tag, const Mode& mode) {
+  check_rank("send", "destination", to);
   const Fingerprint what = fingerprint(Collective::Send, tensor, Reduction::None, to);
   const Tensor buffer = dense(tensor);
   auto work = std::make_shared<Work>(Tensors{tensor, buffer});
@@ -325,6 +336,7 @@ WorkRef ProcessGroup::send(const Tensor& tensor, int to, int64_t tag, const Mode
 }
 
 WorkRef ProcessGroup::receive(const Tensor& tensor, int from, int64_t tag, const Mode& mode) {
+  check_rank("recv", "source", from, -1);
   const Fingerprint what = fingerprint(Collective::Receive, tensor, Reduction::None, from);
   const Tensor room = room_for(tensor);
   auto work = std::make_shared<Work>(Tensors{tensor});

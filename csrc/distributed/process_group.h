@@ -65,6 +65,7 @@ class ProcessGroup {
   template <class F>
   WorkRef submit(const Mode& mode, Tensors results, F&& body);
   void run();
+  void check_rank(const char* op, const char* role, int rank, int lowest = 0) const;
 
   Presence presence_;
   Collectives collectives_;
