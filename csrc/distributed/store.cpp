@@ -128,7 +128,7 @@ std::optional<Values> Table::apply(const Request& request) {
 void fail_waiting(const Request& request, Milliseconds timeout) {
   if (request.command == Command::Pop)
     fail_as(Failure::QueueEmpty, "[Store.queue_pop] expected an entry in queue '", request.fields[0],
-            "' within ", timeout.count(), "ms, got none");
+            "' within ", timeout.count(), "ms, got none: queue is empty");
   std::string keys;
   for (const auto& key : request.fields) keys += (keys.empty() ? "" : ", ") + key;
   fail_as(Failure::Store, "[Store] wait timeout after ", timeout.count(), "ms, keys: /", keys);

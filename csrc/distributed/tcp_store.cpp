@@ -45,8 +45,9 @@ int listen_at(uint16_t port) {
     const int error = errno;
     close(socket_);
     if (error == EADDRINUSE)
-      fail_as(Failure::Network, "[TCPStore] The server socket has failed to listen on port ", port,
-              ": EADDRINUSE (address already in use)");
+      fail_as(Failure::Network,
+              "[TCPStore] The server socket has failed to listen on any local network address. port: ", port,
+              ", name: EADDRINUSE, message: address already in use");
   }
   const int four = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (four < 0) fail_as(Failure::Network, "[TCPStore] cannot make a socket: ", reason());
@@ -57,7 +58,9 @@ int listen_at(uint16_t port) {
   if (bind(four, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || listen(four, 2048) != 0) {
     const std::string why = reason();
     close(four);
-    fail_as(Failure::Network, "[TCPStore] The server socket has failed to listen on port ", port, ": ", why);
+    fail_as(Failure::Network,
+            "[TCPStore] The server socket has failed to listen on any local network address. port: ", port,
+            ", message: ", why);
   }
   return four;
 }
@@ -96,6 +99,9 @@ class TcpServer {
     std::lock_guard<std::mutex> lock(mutex);
     if (share && port != 0)
       if (auto running = servers[port].lock()) return running;
+    if (listening >= 0 && listen(listening, 2048) != 0)  // the socket may only be bound so far
+      fail_as(Failure::Network, "[TCPStore] expected a bound socket as master_listen_fd, got ", listening,
+              ": ", reason());
     auto server = std::make_shared<TcpServer>(listening >= 0 ? listening : listen_at(port));
     if (share) servers[server->port()] = server;
     return server;

@@ -92,7 +92,7 @@ class Store:
         self._call(_SET, *(field for pair in zip(keys, values) for field in pair))
 
     def has_extended_api(self) -> bool:
-        return True
+        return self._native is not None
 
     def queue_push(self, key: str, value: Any) -> None:
         self._call(_PUSH, key, value)
@@ -134,9 +134,6 @@ class FileStore(Store):
     def path(self) -> str:
         return self._path
 
-    def num_keys(self) -> int:
-        return super().num_keys() - 1  # not the one that counts the openers
-
     def __del__(self) -> None:
         if self._native is not None and self._pid == os.getpid():
             try:
@@ -165,12 +162,22 @@ class TCPStore(Store):
         super().__init__()
         if not 0 <= int(port) <= 65535:
             raise ValueError(f"[TCPStore] expected a port from 0 to 65535, got {port}")
+        if world_size == 0:
+            raise ValueError(
+                "[TCPStore] expected a positive number of processes or None, got 0: TCPStore world size cannot be 0"
+            )
         self._timeout = timeout
         self.host = host_name
         self.is_master = bool(is_master)
+        self._use_libuv = bool(use_libuv)
         listening = -1 if master_listen_fd is None else master_listen_fd
+        # Under a launcher that holds the store itself, the master is one more client of it.
+        held = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") in ("1", "True") and os.environ.get("MASTER_PORT") == str(
+            port
+        )
+        serves = self.is_master and not (held and int(port))
         self._native = native.tcp_store(
-            host_name, int(port), self.is_master, bool(multi_tenant), listening, milliseconds(timeout)
+            host_name, int(port), serves, bool(multi_tenant), listening, milliseconds(timeout)
         )
         self._world_size = world_size
         if wait_for_workers and world_size is not None and world_size > 0:
@@ -195,7 +202,8 @@ class TCPStore(Store):
 
     @property
     def libuvBackend(self) -> bool:
-        return True
+        """What was asked for; there is one server."""
+        return self._use_libuv
 
     def clone(self) -> TCPStore:
         """Another connection to the same store, for another thread."""

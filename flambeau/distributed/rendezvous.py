@@ -19,8 +19,9 @@ __all__ = ["register_rendezvous_handler", "rendezvous"]
 
 Meeting = tuple[Store, int, int]
 _handlers: dict[str, Callable[..., Iterator[Meeting]]] = {}
-_stores: dict[tuple[str, int, int], TCPStore] = {}  # of this process, by address and process id
-_meetings: dict[tuple[str, int, int], int] = {}
+# By address, process id and rank: threads of one process may be several ranks.
+_stores: dict[tuple[str, int, int, int], TCPStore] = {}
+_meetings: dict[tuple[str, int, int, int], int] = {}
 
 
 def register_rendezvous_handler(scheme: str, handler: Callable[..., Iterator[Meeting]]) -> None:
@@ -47,7 +48,7 @@ def _meet(host: str, port: int, rank: int, world_size: int, timeout: datetime.ti
     """The store at an address, held by rank 0 unless a launcher holds it."""
     agent = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"))
     held = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and agent == (host, str(port))
-    key = (host, port, os.getpid())
+    key = (host, port, os.getpid(), rank)
     if key not in _stores:
         _stores[key] = TCPStore(
             host, port, world_size, rank == 0 and not held, timeout, wait_for_workers=False, multi_tenant=True
@@ -114,7 +115,7 @@ def _file(
         )
     store = FileStore(path, world_size)
     store.set_timeout(timeout)
-    key = (path, 0, os.getpid())
+    key = (path, 0, os.getpid(), rank)
     _meetings[key] = number = _meetings.get(key, 0) + 1
     yield PrefixStore(f"meeting{number}", store), rank, world_size
 
