@@ -87,7 +87,8 @@ def _from_local(
     `shape` and `stride` of the whole are given."""
     mesh = device_mesh or _mesh_resources.get_current_mesh()
     normal = normalize_placements(placements, mesh, local_tensor.dim())
-    if run_check:
+    inside = mesh.get_coordinate() is not None
+    if run_check and inside:
         for mesh_dim, placement in enumerate(normal):
             if placement.is_replicate():
                 with flambeau.no_grad():
@@ -102,6 +103,8 @@ def _from_local(
                     if dim != placement.dim and steps[dim] >= steps[placement.dim] * max(own, 1):
                         steps[dim] *= count
         shape, stride = sizes, steps
+    if not inside:
+        local_tensor = local_tensor.new_empty(0, requires_grad=local_tensor.requires_grad)
     return _FromLocal.apply(local_tensor, mesh, normal, tuple(shape), tuple(stride))
 
 
@@ -193,6 +196,12 @@ class DTensor(flambeau.Tensor):
         self._local_tensor, self._spec = value._local_tensor, value._spec
 
     # What needs the values of the whole.
+
+    def equal(self, other: Any) -> bool:
+        """Whether all values are the same; True on processes that are not in the mesh."""
+        if self.device_mesh.get_coordinate() is None:
+            return True
+        return self.shape == other.shape and bool(flambeau.eq(self, other).all().item())
 
     def item(self) -> Any:
         with flambeau.no_grad():
@@ -287,10 +296,12 @@ def distribute_tensor(
             )
         if placements is not None and tuple(placements) != tensor.placements:
             raise ValueError(
-                f"[distribute_tensor] Cannot distribute a DTensor with placements {tensor.placements} to different placements {placements}. do you want to call `redistribute` instead?"
+                f"[distribute_tensor] Cannot distribute a DTensor with placements {tensor.placements} to a different placements {placements}. do you want to call `redistribute` instead?"
             )
         return tensor
     normal = normalize_placements(placements, mesh, tensor.dim())
+    if mesh.get_coordinate() is None:
+        return _wrap_local(tensor.detach().new_empty(0), mesh, normal, tensor).requires_grad_(tensor.requires_grad)
     with flambeau.no_grad():
         whole = tensor.detach()
         if src_data_rank is not None and whole.is_meta and recording.depth:
@@ -380,7 +391,7 @@ def _random(make: Any, size: Any, options: dict[str, Any], mesh: Any, placements
     mesh = mesh or _mesh_resources.get_current_mesh()
     sizes = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else tuple(size)
     seed = flambeau.randint(0, 2**31, (1,))
-    for mesh_dim in range(mesh.ndim):
+    for mesh_dim in range(mesh.ndim) if mesh.get_coordinate() is not None else ():
         collectives.broadcast(seed, group=mesh.get_group(mesh_dim), group_src=0)
     requires_grad = options.pop("requires_grad", False)
     options.pop("layout", None)

@@ -165,6 +165,8 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             return result
     values, structure = pytree.tree_flatten((args, kwargs))
     places, mesh = _collect(values, kind)
+    if mesh.get_coordinate() is None:
+        return _outside(kind, func, values, structure, places, mesh)
     if func._full_name in tags.operators("reshapes"):
         return _reshape(func, args, kwargs)
     by_others = divided.find(func._full_name)
@@ -204,6 +206,28 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return wrapped
 
 
+def _outside(kind: Any, func: Any, values: list[Any], structure: Any, places: list[int], mesh: Any) -> Any:
+    """What an operator gives to a process that is not in the mesh: tensors of the right shape without a part, True for a question."""
+    if _writes(func):
+        return values[0]
+    on_meta = [_META if isinstance(value, flambeau.device) else value for value in values]
+    for place in places:
+        on_meta[place] = _meta(values[place])
+    args, kwargs = pytree.tree_unflatten(on_meta, structure)
+    if not any("Tensor" in str(returned) for returned in func._schema.returns):
+        return True
+    result = func(*args, **kwargs)
+    flat, whole = pytree.tree_flatten(result)
+    like, everywhere = values[places[0]], (Replicate(),) * mesh.ndim
+    wrapped = [
+        _wrap(kind, flambeau.empty(0, dtype=value.dtype, device=like.device), mesh, everywhere, value)
+        if isinstance(value, flambeau.Tensor)
+        else value
+        for value in flat
+    ]
+    return pytree.tree_unflatten(wrapped, whole)
+
+
 def _own(value: Any, kind: type) -> tuple[Placement, ...]:
     return value._spec.placements if isinstance(value, kind) else ()
 
@@ -227,6 +251,8 @@ def _reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _draw(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Random numbers of the whole from a seed that the first process draws, so that they do not depend on the mesh."""
     target, mesh = args[0], args[0]._spec.mesh
+    if mesh.get_coordinate() is None:
+        return target
     seed = flambeau.randint(0, 2**31, (1,))
     for mesh_dim in range(mesh.ndim):
         collectives.broadcast(seed, group=mesh.get_group(mesh_dim), group_src=0)

@@ -120,7 +120,7 @@ def redistribute_local(
     local: Any, mesh: DeviceMesh, shape: Sequence[int], source: Sequence[Placement], target: Sequence[Placement]
 ) -> Any:
     """This process's part of a tensor under other placements."""
-    if tuple(source) == tuple(target):
+    if tuple(source) == tuple(target) or mesh.get_coordinate() is None:
         return local
     opened = _must_open(source, target)
     current = list(source)

@@ -90,7 +90,7 @@ def local_shape_and_offset(
     sizes, offsets = list(shape), [0] * len(shape)
     coordinate = mesh.get_coordinate()
     if coordinate is None:
-        return [0] * len(shape), offsets
+        return [0], []
     for mesh_dim, placement in enumerate(placements):
         if isinstance(placement, Shard):
             pieces = placement.split_factor if isinstance(placement, _StridedShard) else 1
