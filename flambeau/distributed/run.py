@@ -197,6 +197,10 @@ def _command(args: Any) -> tuple[Callable[..., Any] | str, list[str]]:
 
 
 def run(args: Any) -> None:
+    """Starts the workers. In them `import torch` means flambeau: PyTorch's own could not talk to this launcher's store."""
+    from flambeau._compat.alias import environment
+
+    os.environ.update(environment(os.environ))
     config, command, arguments = config_from_args(args)
     elastic_launch(config=config, entrypoint=command)(*arguments)
 
