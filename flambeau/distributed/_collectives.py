@@ -101,7 +101,7 @@ def _tell(method: str, arguments: tuple[Any, ...], result: Any) -> None:
     )
     if method == "barrier":
         plain = "barrier"
-    elif method == "all_gather" and isinstance(result[0], Tensor):
+    elif method == "all_gather" and result is not arguments[0]:
         plain = "_allgather_base_"
     elif method == "reduce_scatter" and arguments[1] and arguments[1][0]._base is not None:
         plain = "_reduce_scatter_base_"
@@ -226,10 +226,11 @@ def all_reduce_coalesced(tensors: Any, op: Any = ReduceOp.SUM, group: Any = None
     return _together(works, tensors, async_op)
 
 
-def _together(works: list[Any], result: Any, async_op: bool) -> Work | None:
+def _together(works: list[Any], result: Any, async_op: bool) -> Any:
+    """Waits for all, or gives a future of the result, as coalesced collectives do in PyTorch."""
     joined = Works(works, result)
     if async_op:
-        return joined
+        return joined.get_future()
     joined.wait()
     return None
 
@@ -280,7 +281,7 @@ def all_gather(tensor_list: Any, tensor: Tensor, group: Any = None, async_op: bo
         return None
     if flambeau.compiler.is_compiling():
         return _in_graph.all_gather(tensor_list, tensor, member, async_op)
-    return _submit(member, "all_gather", (tensor_list, tensor), [tensor_list], async_op)
+    return _submit(member, "all_gather", (tensor_list, tensor), tensor_list, async_op)
 
 
 def all_gather_into_tensor(

@@ -276,6 +276,56 @@ def _run_all_to_all(tensor: Any, output_sizes: list[int], input_sizes: list[int]
     return result
 
 
+def _over_others(ops: Any) -> tuple[Any, ...]:
+    """Operators that write into their arguments or take lists, over those that return one new tensor."""
+
+    def written(name: str) -> Any:
+        return lambda t, *rest: t.copy_(getattr(ops, name)(t, *rest))
+
+    def listed(name: str) -> Any:
+        return lambda tensors, *rest: [getattr(ops, name)(t, *rest) for t in tensors]
+
+    def listed_in_place(tensors: Any, *rest: Any) -> Any:
+        return [t.copy_(ops.all_reduce(t, *rest)) for t in tensors]
+
+    def into(name: str) -> Any:
+        return lambda t, *rest, out: out.copy_(getattr(ops, name)(t, *rest))
+
+    group = "str group_name"
+    return (
+        (
+            f"all_reduce_(Tensor(a!) input, str reduce_op, {group}) -> Tensor(a!)",
+            written("all_reduce"),
+            lambda t, *_: t,
+        ),
+        (f"broadcast_(Tensor(a!) input, int src, {group}) -> Tensor(a!)", written("broadcast"), lambda t, *_: t),
+        *(
+            (f"{name}_coalesced(Tensor[] inputs, {rest}{group}) -> Tensor[]", listed(name), listed(name))
+            for name, rest in (
+                ("all_reduce", "str reduce_op, "),
+                ("all_gather_into_tensor", "int group_size, "),
+                ("reduce_scatter_tensor", "str reduce_op, int group_size, "),
+            )
+        ),
+        (
+            f"all_reduce_coalesced_(Tensor[](a!) inputs, str reduce_op, {group}) -> Tensor[](a!)",
+            listed_in_place,
+            lambda tensors, *_: tensors,
+        ),
+        *(
+            (
+                f"{name}_out(Tensor input, {rest}{group}, *, Tensor(a!) out) -> Tensor(a!)",
+                into(name),
+                lambda *_, out: out,
+            )
+            for name, rest in (
+                ("all_gather_into_tensor", "int group_size, "),
+                ("reduce_scatter_tensor", "str reduce_op, int group_size, "),
+            )
+        ),
+    )
+
+
 def _define() -> None:
     """Registers the operators: schema, kernel, shape rule, derivative."""
     library = flambeau.library
@@ -304,9 +354,11 @@ def _define() -> None:
             lambda t, outputs, inputs, name: t.new_empty([sum(outputs), *t.shape[1:]]),
         ),
         ("wait_tensor(Tensor tensor) -> Tensor", lambda t: t.clone(), lambda t: like(t)),
+        *_over_others(ops),
     )
     for schema, kernel, shape in table:
-        for namespace in ("_c10d_functional", "c10d_functional"):  # the second is an older name
+        # The second is an older name; derivatives are those of the first, so the third is another name for it as well.
+        for namespace in ("_c10d_functional", "c10d_functional", "_c10d_functional_autograd"):
             name = f"{namespace}::{schema.partition('(')[0]}"
             library.define(name, schema[schema.index("(") :])
             library.impl(name, ("cpu", "cuda"), kernel)
@@ -320,7 +372,8 @@ def _define() -> None:
         library.define(f"c10d::{name}", "(Tensor[] tensors) -> ()")
 
     def derivative(name: str, backward: Any, keep: Any) -> None:
-        library.register_autograd(f"_c10d_functional::{name}", backward, setup_context=keep)
+        for namespace in ("_c10d_functional", "_c10d_functional_autograd"):
+            library.register_autograd(f"{namespace}::{name}", backward, setup_context=keep)
 
     def keep(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.inputs, ctx.sizes = inputs[1:], inputs[0].shape

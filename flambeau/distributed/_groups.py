@@ -535,7 +535,7 @@ def new_group(
     if timeout is None:
         timeout = world._timeout
     if use_local_synchronization and own not in members:
-        return GroupMember.NON_GROUP_MEMBER
+        return None
     name = _new_name(members, use_local_synchronization)
     if own not in members:
         return GroupMember.NON_GROUP_MEMBER

@@ -243,13 +243,13 @@ class ProcessGroup:
         if isinstance(input_tensors, flambeau.Tensor):
             return self.run("all_gather", (list(output_tensors), input_tensors), output_tensors, False)  # type: ignore[return-value]
         pairs = zip(output_tensors, input_tensors)
-        return Works([self.run("all_gather", (list(o), i), o, False) for o, i in pairs], output_tensors)
+        return Works([self.run("all_gather", (list(o), i), o, False) for o, i in pairs], _flat(output_tensors))
 
     allgather_coalesced = allgather
 
     def _allgather_base(self, output: Any, input: Any, opts: Any = None) -> Work:
         parts = equal_parts("all_gather_into_tensor", output, self._size, input)
-        return self.run("all_gather", (parts, input), output, False)  # type: ignore[return-value]
+        return self.run("all_gather", (parts, input), [output], False)  # type: ignore[return-value]
 
     all_gather_single = _allgather_base
 
@@ -259,7 +259,7 @@ class ProcessGroup:
     def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = None, root: int = 0) -> Work:
         target = root if opts is None else opts if isinstance(opts, int) else opts.rootRank
         outputs = list(output_tensors[0]) if output_tensors else []
-        return self.run("gather", (outputs, input_tensors[0], target), output_tensors, False)  # type: ignore[return-value]
+        return self.run("gather", (outputs, input_tensors[0], target), outputs, False)  # type: ignore[return-value]
 
     def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None, root: int = 0) -> Work:
         source = root if opts is None else opts if isinstance(opts, int) else opts.rootRank
@@ -278,7 +278,7 @@ class ProcessGroup:
     def _reduce_scatter_base(self, output: Any, input: Any, opts: Any = None) -> Work:
         parts = equal_parts("reduce_scatter_tensor", input, self._size, output)
         number, sent = self.reducing(_choice(opts, None), parts, False)
-        return self.run("reduce_scatter", (output, sent, number), output, False)  # type: ignore[return-value]
+        return self.run("reduce_scatter", (output, sent, number), [output], False)  # type: ignore[return-value]
 
     reduce_scatter_single = _reduce_scatter_base
 
@@ -293,12 +293,12 @@ class ProcessGroup:
     ) -> Work:
         outputs = split_for_ranks("all_to_all_single", output, output_split_sizes, self._size)
         inputs = split_for_ranks("all_to_all_single", input, input_split_sizes, self._size)
-        return self.run("all_to_all", (outputs, inputs), output, False)  # type: ignore[return-value]
+        return self.run("all_to_all", (outputs, inputs), [output], False)  # type: ignore[return-value]
 
     all_to_all_single = alltoall_base
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
-        return self.run("barrier", (), None, False, timeout or getattr(opts, "timeout", None))  # type: ignore[return-value]
+        return self.run("barrier", (), [], False, timeout or getattr(opts, "timeout", None))  # type: ignore[return-value]
 
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
         return self.run("send", (_listed(tensors)[0], dst, tag), tensors, False)  # type: ignore[return-value]
@@ -321,7 +321,47 @@ class ProcessGroup:
 
 
 class ProcessGroupGloo(ProcessGroup):
-    """The name that programs ask for when they mean the groups of CPU tensors."""
+    """The name that programs ask for when they mean the groups of CPU tensors; called, it makes one outside the world's tables."""
+
+    class _Options:
+        """What a group is made with. Devices are kept for programs that read them: ranks find each other by their hosts."""
+
+        def __init__(self) -> None:
+            self._timeout: Any = datetime.timedelta(minutes=30)
+            self._threads = 2
+            self._devices: list[Any] = []
+            self.group_name, self.backend = "", "gloo"
+            self.global_ranks_in_group: list[int] = []
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "_timeout" and isinstance(value, (int, float)):
+                value = datetime.timedelta(seconds=value)
+            super().__setattr__(name, value)
+
+    Options = _Options
+
+    def __init__(self, store: Store, rank: int, size: int, options: Any = None) -> None:
+        from flambeau.distributed._groups import _open_native
+        from flambeau.distributed._types import BackendConfig
+
+        super().__init__(rank, size)
+        timeout = options if isinstance(options, datetime.timedelta) else getattr(options, "_timeout", self._timeout)
+        name = getattr(options, "group_name", "") or "gloo"
+        self._native = _open_native(store, rank, size, name, timeout)
+        self._adopt(name, rank, size, timeout, BackendConfig(Backend("gloo")), "gloo", store, None)
+
+    @staticmethod
+    def create_device(hostname: str = "", interface: str = "", lazy_init: bool | None = None) -> Any:
+        """A description of a network device."""
+        if hostname and interface:
+            raise ValueError(f"[create_device] expected a hostname or an interface, got {hostname!r} and {interface!r}")
+        from types import SimpleNamespace
+
+        return SimpleNamespace(hostname=hostname or "localhost", interface=interface)
+
+    @staticmethod
+    def create_default_device(lazy_init: bool | None = None) -> Any:
+        return ProcessGroupGloo.create_device()
 
 
 _Choice = Callable[[Any, Any], Any]
@@ -337,7 +377,17 @@ def _choice(opts: Any, op: Any) -> Any:
 
 
 def _listed(tensors: Any) -> list[Any]:
-    return [tensors] if isinstance(tensors, flambeau.Tensor) else list(tensors)
+    if isinstance(tensors, flambeau.Tensor):
+        return [tensors]
+    if not tensors:
+        raise ValueError(
+            "[ProcessGroup] expected one tensor or more, got an empty list: requires non-empty tensor list"
+        )
+    return list(tensors)
+
+
+def _flat(lists: Any) -> list[Any]:
+    return [tensor for one in lists for tensor in one]
 
 
 def split_for_ranks(op: str, tensor: Any, sizes: Any, count: int) -> list[Any]:

@@ -47,6 +47,20 @@ class Shard(Placement):
 
     _local_shard_size_and_offset = local_shard_size_and_offset
 
+    def _split_tensor(
+        self, tensor: Any, num_chunks: int, *, with_padding: bool = True, contiguous: bool = True
+    ) -> tuple[list[Any], list[int]]:
+        """The parts of all processes, filled up with zeros to one size on demand, and by how much."""
+        import flambeau as fl
+
+        length = tensor.shape[self.dim]
+        places = [self.local_shard_size_and_offset(length, num_chunks, rank) for rank in range(num_chunks)]
+        parts = [tensor.narrow(self.dim, start, size) for size, start in places]
+        missing = [places[0][0] - size if with_padding else 0 for size, _ in places]
+        after = [0, 0] * (tensor.dim() - self.dim - 1)
+        parts = [fl.constant_pad_nd(part, [*after, 0, gap]) if gap else part for part, gap in zip(parts, missing)]
+        return [part.contiguous() if contiguous else part for part in parts], missing if with_padding else []
+
     def __repr__(self) -> str:
         return f"Shard(dim={self.dim})"
 

@@ -103,3 +103,113 @@ def test_parameters_events_and_metrics_of_launchers(capsys):
     assert metrics.prof(group="here")(lambda: 7)() == 7
     assert ".success=1" in capsys.readouterr().out
     assert get_free_port() > 0
+
+
+@pytest.mark.parametrize("rank", [-1, 1, 7])
+def test_ranks_that_no_process_has_are_refused(world, rank):
+    group, x = dist.group.WORLD, fl.ones(2)
+    options = dist.BroadcastOptions()
+    options.rootRank = rank
+    for call in (
+        lambda: group.broadcast([x], options),
+        lambda: group.reduce([x], rank),
+        lambda: group.gather([[x]], [x], rank),
+        lambda: group.scatter([x], [[x]], rank),
+        lambda: group.send([x], rank),
+    ):
+        with pytest.raises(RuntimeError, match=f"rank: {rank}"):
+            call()
+
+
+def test_groups_refuse_empty_lists(world):
+    with pytest.raises(ValueError, match="requires non-empty tensor list"):
+        dist.group.WORLD.allreduce([])
+
+
+def test_results_of_handles_are_flat_lists(world):
+    x, parts = fl.ones(2), [fl.zeros(2)]
+    group = dist.group.WORLD
+    for work in (
+        dist.all_gather(parts, x, async_op=True),
+        group.allgather([parts], [x]),
+        group.gather([parts], [x], dist.GatherOptions()),
+        group.alltoall_base(x, x, [], []),
+    ):
+        assert [value.tolist() for value in work.get_future().wait()] == [[1, 1]]
+    assert dist.all_reduce_coalesced([x, x], async_op=True).wait() == [x, x]
+
+
+def test_groups_are_made_of_a_store_alone():
+    options = dist.ProcessGroupGloo._Options()
+    options._timeout = 7.0
+    options._devices = [dist.ProcessGroupGloo.create_device(interface="lo")]
+    group = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, options)
+    x = fl.ones(2)
+    group.allreduce([x]).wait()
+    assert (x.tolist(), group.options._timeout) == ([1, 1], datetime.timedelta(seconds=7))
+
+
+def test_collective_operators_that_write_or_take_lists(world):
+    ops, name = fl.ops._c10d_functional, dist.group.WORLD.group_name
+    from flambeau.distributed import _functional_collectives  # noqa: F401
+
+    x, out = fl.arange(4.0), fl.zeros(4)
+    assert ops.all_reduce_(x, "sum", name) is x and ops.broadcast_(x, 0, name) is x
+    for results in (
+        ops.all_reduce_coalesced([x, x], "sum", name),
+        ops.all_gather_into_tensor_coalesced([x, x], 1, name),
+        ops.reduce_scatter_tensor_coalesced([x, x], "sum", 1, name),
+    ):
+        assert [result.tolist() for result in results] == [x.tolist()] * 2
+    ops.all_gather_into_tensor_out(x, 1, name, out=out)
+    assert out.tolist() == x.tolist()
+
+    @fl.compile(fullgraph=True)
+    def step(x):
+        doubled = x * 2
+        ops.all_reduce_(doubled, "sum", name)
+        return ops.wait_tensor(doubled) + 1
+
+    assert step(x).tolist() == [1, 3, 5, 7]
+
+
+def test_a_store_takes_over_a_bound_socket():
+    import socket
+
+    bound = socket.socket()
+    bound.bind(("localhost", 0))
+    host, port = bound.getsockname()
+    store = dist.TCPStore(host, port, 1, is_master=True, master_listen_fd=bound.detach())
+    store.set("key", "value")
+    assert store.get("key") == b"value"
+    with pytest.raises(dist.DistNetworkError, match="local network address"):
+        dist.TCPStore("localhost", port, 1, is_master=True)
+    with pytest.raises(ValueError, match="world size cannot be 0"):
+        dist.TCPStore("localhost", 0, world_size=0)
+
+
+def test_two_ranks_of_one_process_meet_in_a_file(tmp_path):
+    url = f"file://{tmp_path}/meeting?world_size=2"
+    (first, *_), (second, *_) = (next(dist.rendezvous(f"{url}&rank={rank}")) for rank in (0, 1))
+    first.set("a", "0")
+    assert second.get("a") == b"0"
+
+
+def test_communication_is_counted_for_modules(world, tmp_path):
+    from flambeau import nn
+    from flambeau.distributed.tensor.debug import CommDebugMode
+    from flambeau.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    mesh = dist.device_mesh.init_device_mesh("cpu", (1,))
+    parallelize_module(model, mesh, {"0": ColwiseParallel(), "1": RowwiseParallel()})
+    with CommDebugMode() as counter:
+        model(fl.ones(2, 4)).sum().backward()
+    reduced = fl.ops.c10d_functional.all_reduce
+    assert counter.comm_module_counts["Sequential.1"] == {"forward": {reduced: 1}, "backward": {}}
+    assert counter.comm_module_counts["Global"]["forward"] == {reduced: 1}
+    assert str(counter.get_sharding_info()["Sequential.0.weight"]) == "(Shard(dim=0),)"
+    table = counter.generate_comm_debug_tracing_table(noise_level=1)
+    assert "Sequential.1" in table and "c10d_functional.all_reduce: 1" in table
+    counter.generate_json_dump(str(tmp_path / "counts.json"))
+    assert "Sequential.0" in (tmp_path / "counts.json").read_text()
