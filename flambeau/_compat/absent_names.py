@@ -73,8 +73,6 @@ TABLE: dict[str, tuple[str, str]] = {
     # ------------------------------------------------------------------------------------------ quantization, dtypes
     "ao.pruning": ("pruning schedules are not written", "WeightNormSparsifier BaseSparsifier"),
     # ------------------------------------------------------------------------------------------ several processes
-    "distributed._shard": ("", ""),
-    "distributed._shard.sharded_tensor": (_SHARD, "ShardedTensor ShardMetadata"),
     "distributed._symmetric_memory": (_MANY, "enable_symm_mem_for_group empty rendezvous"),
     "distributed._tools": ("", ""),
     _CHECKPOINT: (_SHARD, "load_sharded_optimizer_state_dict"),

@@ -9,7 +9,7 @@ from flambeau.distributed.checkpoint.metadata import ChunkStorageMetadata
 from flambeau.distributed.tensor._api import DTensor
 from flambeau.distributed.tensor._spec import compute_local_shape_and_global_offset
 
-__all__ = ["chunk_of", "chunks_of", "local_of", "overlap"]
+__all__ = ["chunk_of", "chunks_of", "local_of", "overlap", "part_at", "parts_of"]
 
 
 def local_of(tensor: Any) -> Any:
@@ -24,8 +24,27 @@ def chunk_of(tensor: Any) -> ChunkStorageMetadata:
     return ChunkStorageMetadata(flambeau.Size([0] * tensor.dim()), flambeau.Size(tensor.shape))
 
 
+def parts_of(tensor: Any) -> list[tuple[ChunkStorageMetadata, Any]]:
+    """The parts that this process has: where each lies in the whole, and its memory."""
+    if hasattr(tensor, "local_shards"):  # a `ShardedTensor` has any number of them
+        shards = [(shard.metadata, shard.tensor.detach()) for shard in tensor.local_shards()]
+        return [
+            (ChunkStorageMetadata(flambeau.Size(own.shard_offsets), flambeau.Size(own.shard_sizes)), part)
+            for own, part in shards
+        ]
+    if isinstance(tensor, DTensor) and tensor.device_mesh.get_coordinate() is None:
+        return []
+    return [(chunk_of(tensor), local_of(tensor))]
+
+
+def part_at(tensor: Any, offset: Any) -> Any:
+    """The memory of the part that begins at an offset, of the only one when none is given."""
+    parts = parts_of(tensor)
+    return next(part for chunk, part in parts if offset is None or tuple(chunk.offsets) == tuple(offset))
+
+
 def chunks_of(tensor: Any) -> list[ChunkStorageMetadata]:
-    return [chunk_of(tensor)]
+    return [chunk for chunk, _ in parts_of(tensor)]
 
 
 def overlap(chunk: ChunkStorageMetadata, other: ChunkStorageMetadata) -> tuple[list[int], list[int]] | None:

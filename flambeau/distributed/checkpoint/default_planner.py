@@ -7,7 +7,7 @@ import io
 from typing import Any
 
 import flambeau
-from flambeau.distributed.checkpoint._chunks import chunk_of, local_of, overlap
+from flambeau.distributed.checkpoint._chunks import chunks_of, overlap, part_at, parts_of
 from flambeau.distributed.checkpoint._nested_dict import flatten_state_dict, set_element, unflatten_state_dict
 from flambeau.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
@@ -41,22 +41,23 @@ def _flat(state_dict: dict[str, Any], flatten: bool) -> tuple[dict[str, Any], di
     return dict(state_dict), {name: (name,) for name in state_dict}
 
 
-def _write_item(name: str, value: Any) -> WriteItem | None:
-    """What to write for a value; None for an empty part of a tensor."""
+def _write_items(name: str, value: Any) -> list[WriteItem]:
+    """What to write for a value: one item for each part of a tensor that is not empty."""
     if not isinstance(value, flambeau.Tensor):
-        return WriteItem(MetadataIndex(name), WriteItemType.BYTE_IO)
-    chunk, local = chunk_of(value), local_of(value)
-    if 0 in chunk.sizes and 0 not in value.shape:
-        return None
-    properties = TensorProperties(local.dtype, flambeau.strided, value.requires_grad, flambeau.contiguous_format, False)
-    data = TensorWriteData(chunk, properties, flambeau.Size(value.shape))
-    kind = WriteItemType.SHARD if isinstance(value, DTensor) else WriteItemType.TENSOR
-    return WriteItem(MetadataIndex(name, flambeau.Size(chunk.offsets)), kind, tensor_data=data)
+        return [WriteItem(MetadataIndex(name), WriteItemType.BYTE_IO)]
+    items, divided = [], isinstance(value, DTensor) or hasattr(value, "local_shards")
+    for chunk, part in parts_of(value):
+        if 0 in chunk.sizes and 0 not in value.shape:
+            continue
+        layout = flambeau.strided, value.requires_grad, flambeau.contiguous_format, False
+        data = TensorWriteData(chunk, TensorProperties(part.dtype, *layout), flambeau.Size(value.shape))
+        kind = WriteItemType.SHARD if divided else WriteItemType.TENSOR
+        items.append(WriteItem(MetadataIndex(name, flambeau.Size(chunk.offsets)), kind, tensor_data=data))
+    return items
 
 
 def create_default_local_save_plan(state_dict: dict[str, Any], is_coordinator: bool = False) -> SavePlan:
-    items = (_write_item(name, value) for name, value in state_dict.items())
-    return SavePlan([item for item in items if item is not None])
+    return SavePlan([item for name, value in state_dict.items() for item in _write_items(name, value)])
 
 
 def _without_duplicates(plans: list[SavePlan], to_lowest_rank: bool) -> list[SavePlan]:
@@ -143,7 +144,7 @@ class DefaultSavePlanner(SavePlanner):
 
     def lookup_object(self, index: MetadataIndex) -> Any:
         value = self.state_dict[index.fqn]
-        return local_of(value) if isinstance(value, flambeau.Tensor) else value
+        return part_at(value, index.offset) if isinstance(value, flambeau.Tensor) else value
 
     def transform_object(self, write_item: WriteItem, object: Any) -> Any:
         if write_item.type is WriteItemType.BYTE_IO:
@@ -161,24 +162,19 @@ def _read_items(name: str, value: Any, entry: TensorStorageMetadata) -> list[Rea
         raise ValueError(
             f"[checkpoint] Size mismatch between saved {tuple(entry.size)} and current: {tuple(value.shape)} for {name}"
         )
-    own = chunk_of(value)
-    items = []
-    for chunk in entry.chunks:
-        common = overlap(own, chunk)
-        if common is None:
-            continue
-        offsets, lengths = common
-        items.append(
-            ReadItem(
-                LoadItemType.TENSOR,
-                MetadataIndex(name, flambeau.Size(own.offsets)),
-                flambeau.Size([at - start for at, start in zip(offsets, own.offsets)]),
-                MetadataIndex(name, flambeau.Size(chunk.offsets)),
-                flambeau.Size([at - start for at, start in zip(offsets, chunk.offsets)]),
-                flambeau.Size(lengths),
-            )
+    return [
+        ReadItem(
+            LoadItemType.TENSOR,
+            MetadataIndex(name, flambeau.Size(own.offsets)),
+            flambeau.Size([at - start for at, start in zip(common[0], own.offsets)]),
+            MetadataIndex(name, flambeau.Size(chunk.offsets)),
+            flambeau.Size([at - start for at, start in zip(common[0], chunk.offsets)]),
+            flambeau.Size(common[1]),
         )
-    return items
+        for own in chunks_of(value)
+        for chunk in entry.chunks
+        if (common := overlap(own, chunk)) is not None
+    ]
 
 
 def create_default_local_load_plan(state_dict: dict[str, Any], metadata: Metadata, strict: bool = True) -> LoadPlan:
@@ -238,7 +234,7 @@ class DefaultLoadPlanner(LoadPlanner):
         set_element(self.original_state_dict, self.mappings[name], loaded)
 
     def lookup_tensor(self, index: MetadataIndex) -> Any:
-        return local_of(self.state_dict[index.fqn])
+        return part_at(self.state_dict[index.fqn], index.offset)
 
     def transform_tensor(self, read_item: ReadItem, tensor: Any) -> Any:
         for dim, (start, length) in enumerate(zip(read_item.dest_offsets, read_item.lengths)):

@@ -16,7 +16,7 @@ def copy_of(value: Any) -> Any:
     """A copy in host memory."""
     if isinstance(value, DTensor):
         return DTensor(value._local_tensor.detach().cpu().clone(), value._spec)
-    if isinstance(value, flambeau.Tensor):
+    if isinstance(value, flambeau.Tensor):  # also one in shards
         return value.detach().cpu().clone()
     if isinstance(value, dict):
         return {key: copy_of(item) for key, item in value.items()}
