@@ -11,7 +11,9 @@ import threading
 from typing import Any
 
 import flambeau
+from flambeau import _C
 from flambeau.distributed import _groups as groups
+from flambeau.utils._python_dispatch import _disable_current_modes
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
@@ -38,6 +40,28 @@ def _is_prefix(part: Any, whole: Any) -> bool:
     return tuple(part) == tuple(whole)
 
 
+def _backends_of(override: Any, ndim: int, names: tuple[str, ...] | None) -> list[tuple[str | None, Any]]:
+    """For each dimension a backend and options, from what is given by index or name: a backend, options, or both."""
+    chosen: dict[int, tuple[str | None, Any]] = {}
+    unknown = []
+    for key, value in (override or {}).items():
+        dim = names.index(key) if names and key in names else key
+        if not isinstance(dim, int) or not 0 <= dim < ndim:
+            unknown.append(key)
+            continue
+        if dim in chosen:
+            raise RuntimeError(
+                f"[DeviceMesh] Found redundant dim index {dim} and name {(names or ())[dim]} in backend_override"
+            )
+        chosen[dim] = value if isinstance(value, tuple) else (value, None) if isinstance(value, str) else (None, value)
+    if unknown:
+        raise RuntimeError(
+            f"[DeviceMesh] Found invalid keys in backend_override: got {unknown}, expected one of {list(range(ndim))}"
+            + (f" or {list(names)}" if names else "")
+        )
+    return [chosen.get(dim, (None, None)) for dim in range(ndim)]
+
+
 class DeviceMesh:
     """An array of global ranks. Slices by name are meshes of the processes that agree with this one elsewhere."""
 
@@ -62,6 +86,7 @@ class DeviceMesh:
             )
         self._root: DeviceMesh | None = None
         self._flattened: dict[str, DeviceMesh] = {}
+        self._flattened_dims: dict[str, tuple[int, ...]] = {}
         self._dim_groups: list[Any] = []
         if device_type == "meta":
             self._coordinate: list[int] | None = None
@@ -75,25 +100,32 @@ class DeviceMesh:
             )
         self._locate(groups.get_rank() if _rank is None else _rank)
         if _init_backend:
-            self._make_groups(backend_override)
+            self._make_groups(_backends_of(backend_override, self.mesh.ndim, self.mesh_dim_names))
 
     def _locate(self, rank: int) -> None:
-        places = (self.mesh == rank).nonzero()
+        with (
+            _disable_current_modes(),
+            _C.DisableTorchFunction(),
+        ):  # ranks are numbers, also where tensors are made without data
+            places = (self.mesh == rank).nonzero().tolist()
         if len(places) > 1:
             raise RuntimeError(f"[DeviceMesh] expected each rank at most once, got rank {rank} {len(places)} times")
-        self._coordinate = places[0].tolist() if len(places) else None
+        self._coordinate = places[0] if places else None
 
-    def _make_groups(self, backends: Any) -> None:
+    def _make_groups(self, backends: list[tuple[str | None, Any]]) -> None:
         world = groups._get_default_group()
         everything = list(range(world.size()))
-        if self.mesh.ndim == 1 and self.mesh.tolist() == everything and not backends:
+        if self.mesh.ndim == 1 and self.mesh.tolist() == everything and backends[0] == (None, None):
             self._dim_groups = [world]
             return
         for dim in range(self.mesh.ndim):
             own = None
             for ranks in self.mesh.movedim(dim, -1).reshape(-1, self.mesh.shape[dim]).tolist():
                 name = self.mesh_dim_names[dim] if self.mesh_dim_names else f"dim_{dim}"
-                group = groups.new_group(ranks, group_desc=f"mesh_{name}", sort_ranks=False)
+                backend, options = backends[dim]
+                group = groups.new_group(
+                    ranks, backend=backend, pg_options=options, group_desc=f"mesh_{name}", sort_ranks=False
+                )
                 if world.rank() in ranks:
                     own = group
             self._dim_groups.append(own)
@@ -182,11 +214,30 @@ class DeviceMesh:
                     f"[DeviceMesh] Invalid mesh_dim_names {wanted} specified. Valid mesh_dim_names are "
                     f"{[*self.mesh_dim_names, *root._flattened]}."
                 )
+        if any(name in root._flattened for name in wanted):
+            return self._with_flattened(wanted)
         if [name for name in self.mesh_dim_names if name in wanted] != list(wanted):
             raise KeyError(
                 f"[DeviceMesh] Invalid mesh_dim_names {wanted} specified: expected the order of {self.mesh_dim_names}."
             )
         return self._of_dims(wanted)
+
+    def _with_flattened(self, names: tuple[str, ...]) -> DeviceMesh:
+        """A slice some of whose dimensions are several of the root, flattened before."""
+        root = self._root or self
+        dims = [root._flattened_dims[n] if n in root._flattened else (root._dim(n),) for n in names]
+        inside = [dim for several in dims for dim in several]
+        if inside != sorted(set(inside)):
+            raise KeyError(
+                f"[DeviceMesh] Invalid mesh_dim_names {names} specified: expected the order of {root.mesh_dim_names}, "
+                "each dimension once."
+            )
+        coordinate = root._coordinate or [0] * root.ndim
+        with _disable_current_modes(), _C.DisableTorchFunction():
+            index = tuple(slice(None) if dim in inside else coordinate[dim] for dim in range(root.ndim))
+            sizes = [math.prod(root.mesh.shape[dim] for dim in several) for several in dims]
+            part = root.mesh[index].reshape(sizes)
+        return self._part(part, names, [root[name].get_group() for name in names])
 
     def _of_dims(self, names: tuple[str, ...]) -> DeviceMesh:
         """The mesh of some dimensions, in any order."""
@@ -194,13 +245,15 @@ class DeviceMesh:
         coordinate = self._coordinate or [0] * self.ndim
         index = tuple(slice(None) if dim in dims else coordinate[dim] for dim in range(self.ndim))
         order = sorted(dims)
-        part = self.mesh[index].permute([order.index(dim) for dim in dims])
+        with _disable_current_modes(), _C.DisableTorchFunction():
+            part = self.mesh[index].permute([order.index(dim) for dim in dims])
         return self._part(part, names, [self._dim_groups[dim] for dim in dims] if self._dim_groups else [])
 
     def _part(self, ranks: Any, names: tuple[str, ...] | None, members: list[Any]) -> DeviceMesh:
         mesh = DeviceMesh.__new__(DeviceMesh)
         mesh.device_type, mesh.mesh, mesh.mesh_dim_names = self.device_type, ranks, names
-        mesh._root, mesh._flattened, mesh._dim_groups = self._root or self, {}, members
+        mesh._root, mesh._dim_groups = self._root or self, members
+        mesh._flattened, mesh._flattened_dims = {}, {}
         mesh._coordinate = None
         if self.device_type != "meta":
             mesh._locate(groups.get_rank())
@@ -223,11 +276,15 @@ class DeviceMesh:
             .tolist()
         )
         own, members = self.mesh.reshape(-1), None
+        ((backend, options),) = _backends_of({0: backend_override} if backend_override else None, 1, None)
         for ranks in rows:
-            group = groups.new_group(ranks, group_desc=f"mesh_{name}", sort_ranks=False)
+            group = groups.new_group(
+                ranks, backend=backend, pg_options=options, group_desc=f"mesh_{name}", sort_ranks=False
+            )
             if groups.get_rank() in ranks:
                 members = group
         root._flattened[name] = flat = root._part(own, (name,), [members])
+        root._flattened_dims[name] = tuple(flattened_dims)
         return flat
 
     def _unflatten(
@@ -259,6 +316,18 @@ class DeviceMesh:
             if len(listed) != 1:
                 raise ValueError("[DeviceMesh.from_group] Must pass mesh if passing multiple ProcessGroups")
             mesh = groups.get_process_group_ranks(listed[0])
+        elif isinstance(group, (list, tuple)):
+            shown = mesh.tolist() if isinstance(mesh, flambeau.Tensor) else list(mesh)
+            if flambeau.tensor(shown).ndim != len(listed):
+                raise ValueError(
+                    "[DeviceMesh.from_group] Expects mesh with ndim equal to number of ProcessGroups but got mesh "
+                    f"{shown} and {len(listed)} ProcessGroups"
+                )
+        else:
+            shown = mesh.tolist() if isinstance(mesh, flambeau.Tensor) else list(mesh)
+            ranks = groups.get_process_group_ranks(group)
+            if shown != ranks:
+                raise ValueError(f"[DeviceMesh.from_group] Invalid mesh {shown} for ProcessGroup with ranks {ranks}")
         device_mesh = DeviceMesh(device_type, mesh, mesh_dim_names=mesh_dim_names, _init_backend=False)
         device_mesh._dim_groups = listed
         return device_mesh
@@ -288,10 +357,9 @@ class DeviceMesh:
         return self
 
     def __repr__(self) -> str:
-        if self.mesh_dim_names is None:
-            return f"DeviceMesh({self.device_type!r}, {self.mesh.tolist()})"
-        sizes = ", ".join(f"{name}={size}" for name, size in zip(self.mesh_dim_names, self.shape))
-        return f"DeviceMesh(({sizes}), {self.device_type!r}, stride={tuple(self.mesh.stride())})"
+        names = self.mesh_dim_names
+        sizes = str(self.shape) if names is None else f"({', '.join(f'{n}={s}' for n, s in zip(names, self.shape))})"
+        return f"DeviceMesh({sizes}, {self.device_type!r}, stride={tuple(self.mesh.stride())})"
 
 
 def init_device_mesh(
@@ -321,4 +389,4 @@ def init_device_mesh(
             "be bigger than default world size"
         )
     ranks = flambeau.arange(size, dtype=flambeau.int32).view(tuple(mesh_shape))
-    return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names)
+    return DeviceMesh(device_type, ranks, mesh_dim_names=mesh_dim_names, backend_override=backend_override)
