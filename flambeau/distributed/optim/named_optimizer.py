@@ -54,21 +54,24 @@ class _NamedOptimizer(Optimizer):
         self._optimizer.zero_grad(set_to_none)
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
-        if self.module is None:
-            raise ValueError("[_NamedOptimizer] Cannot add param groups with no module")
-        names = {parameter: name for name, parameter in self.module.named_parameters()}
+        named = self.named_parameters if self.module is None else dict(self.module.named_parameters())
+        names = {parameter: name for name, parameter in named.items()}
         parameters = param_group["params"]
-        for parameter in [parameters] if isinstance(parameters, flambeau.Tensor) else list(parameters):
+        listed = [parameters] if isinstance(parameters, flambeau.Tensor) else list(parameters)
+        if any(parameter not in names for parameter in listed):
+            raise ValueError(
+                "[_NamedOptimizer] expected parameters of the module, got others: some parameters are not in the module"
+            )
+        for parameter in listed:
             self._names[parameter] = names[parameter]
-        self._optimizer.add_param_group(dict(param_group))
+        self._optimizer.add_param_group({**param_group, "params": listed})
         self.param_groups = self._optimizer.param_groups
 
     def init_state(self) -> None:
-        """State before the first step, so that there is something to load into."""
+        """State and gradients before the first step, so that there is something to load into."""
         parameters = [
             parameter for group in self.param_groups for parameter in group["params"] if parameter.requires_grad
         ]
-        gradients = [parameter.grad for parameter in parameters]
         rates = [group.get("lr") for group in self.param_groups]
         for parameter in parameters:
             parameter.grad = flambeau.zeros_like(parameter)
@@ -76,17 +79,16 @@ class _NamedOptimizer(Optimizer):
             if "lr" in group:
                 group["lr"] = flambeau.tensor(0.0) if isinstance(group["lr"], flambeau.Tensor) else 0.0
         self.step()
-        for parameter, gradient in zip(parameters, gradients):
-            parameter.grad = gradient
         for group, rate in zip(self.param_groups, rates):
             if rate is not None:
                 group["lr"] = rate
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         saved, own = state_dict["state"], self.state
-        missing = [name for name in own if name not in saved]
-        if missing:
-            raise ValueError(f"[_NamedOptimizer] Expect {missing} in the state that is loaded but found none")
+        if saved and not own:
+            raise ValueError(
+                "[_NamedOptimizer] Expects the optim to be initialized before load but found not initialized: call `init_state`"
+            )
         numbers, count = {}, 0
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -96,12 +98,9 @@ class _NamedOptimizer(Optimizer):
         groups = []
         for group in self.param_groups:
             names = [self._names[parameter] for parameter in group["params"]]
-            if tuple(sorted(names)) not in by_names:
-                raise ValueError(
-                    f"[_NamedOptimizer] Expect group {sorted(names)} in the state that is loaded, got none"
-                )
-            saved_group = by_names[tuple(sorted(names))]
+            # Parameters that were not trained where the state was saved keep what they have.
+            saved_group = by_names.get(tuple(sorted(names)), group)
             groups.append({**saved_group, "params": [numbers[name] for name in names]})
-        state = {numbers[name]: values for name, values in saved.items() if name in numbers}
+        state = {numbers[name]: saved.get(name, values) for name, values in own.items()}
         self._optimizer.load_state_dict({"state": state, "param_groups": groups})
         self.param_groups = self._optimizer.param_groups

@@ -27,6 +27,30 @@ class _ZeroJoinHook(JoinHook):
         self.zero.step()
 
 
+def _checked(params: Any) -> list[Any]:
+    """The parameters or groups as a list: dense tensors of one dtype."""
+    if isinstance(params, flambeau.Tensor) or not hasattr(params, "__iter__"):
+        raise TypeError(
+            f"[ZeroRedundancyOptimizer] `params` argument should be an iterable of Tensors or dicts, got {type(params)}"
+        )
+    listed = list(params)
+    if not listed:
+        raise ValueError("[ZeroRedundancyOptimizer] expected parameters, got an empty parameter list")
+    flat = [p for one in listed for p in (one["params"] if isinstance(one, dict) else [one])]
+    for parameter in flat:
+        if not isinstance(parameter, flambeau.Tensor):
+            raise TypeError(
+                "[ZeroRedundancyOptimizer] `params` argument should be an iterable of Tensors or dicts, got a "
+                f"{type(parameter).__name__} in it"
+            )
+        if parameter.is_sparse or parameter.dtype != flat[0].dtype:
+            raise ValueError(
+                "[ZeroRedundancyOptimizer] expected the same dense type for all parameters, got "
+                f"{flat[0].type()} and {parameter.type()}"
+            )
+    return listed
+
+
 class ZeroRedundancyOptimizer(Optimizer, Joinable):
     """An optimizer of class `optimizer_class` whose parameters are divided among the processes of a group."""
 
@@ -39,9 +63,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         overlap_with_ddp: bool = False,
         **defaults: Any,
     ) -> None:
-        listed = list(params)
-        if not listed:
-            raise ValueError("[ZeroRedundancyOptimizer] params argument must not be empty")
+        listed = _checked(params)
         self.process_group = process_group if process_group is not None else groups._get_default_group()
         self.world_size, self.rank = self.process_group.size(), self.process_group.rank()
         self.global_rank = groups.get_global_rank(self.process_group, self.rank)
@@ -67,7 +89,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             shares: list[list[Any]] = [[] for _ in range(self.world_size)]
             for parameter in sorted(group["params"], key=lambda p: -p.numel()):
                 rank = sizes.index(min(sizes))
-                sizes[rank] += parameter.numel() if parameter.requires_grad else 0
+                sizes[rank] += parameter.numel()
                 shares[rank].append(parameter)
                 self._owner[parameter] = rank
             order = {id(parameter): index for index, parameter in enumerate(group["params"])}
@@ -75,16 +97,12 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                 share.sort(key=lambda p: order[id(p)])
                 partitions[rank].append({**{k: v for k, v in group.items() if k != "params"}, "params": share})
         self._partitions = partitions
-        own = list(partitions[self.rank])
-        if not any(group["params"] for group in own):
-            placeholder = flambeau.nn.Parameter(flambeau.zeros(0))
-            own = [{"params": [placeholder]}]
         previous = getattr(self, "optim", None)
-        self.optim = self._optimizer_class([dict(group) for group in own if group["params"]], **self._defaults)
+        self.optim = self._optimizer_class([dict(group) for group in partitions[self.rank]], **self._defaults)
         if previous is not None:
             for parameter, state in previous.state.items():
                 self.optim.state[parameter] = state
-        self._local_groups = [index for index, group in enumerate(own) if group["params"]]
+        self._take_settings()
 
     def _partition_parameters(self, params_per_rank: Any = None) -> list[list[dict[str, Any]]]:
         return self._partitions
@@ -100,9 +118,13 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def _copy_settings(self) -> None:
         """The learning rate and its like, which schedulers change in our groups, into those of the local optimizer."""
-        for local, index in zip(self.optim.param_groups, self._local_groups):
-            if index < len(self.param_groups):
-                local.update({k: v for k, v in self.param_groups[index].items() if k != "params"})
+        for local, group in zip(self.optim.param_groups, self.param_groups):
+            local.update({k: v for k, v in group.items() if k != "params"})
+
+    def _take_settings(self) -> None:
+        """Settings of the local optimizer into our groups: its defaults, and what a step of it notes."""
+        for local, group in zip(self.optim.param_groups, self.param_groups):
+            group.update({k: v for k, v in local.items() if k != "params"})
 
     # ------------------------------------------------------------------------------------ steps
 
@@ -121,6 +143,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._copy_settings()
         loss = self.optim.step(closure=closure, **kwargs) if closure is not None else self.optim.step(**kwargs)
         self._sync_params()
+        self._take_settings()
         return loss
 
     def _sync_params(self) -> None:
