@@ -522,7 +522,7 @@ def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0
         work.wait()
         return get_global_rank(member, work.source_rank() if peer < 0 else peer)
     handle = member._native.receive(tensor, peer, tag, False, member.limit())
-    return get_global_rank(member, handle.source())
+    return get_global_rank(member, max(peer, 0) if member._is_fake else handle.source())
 
 
 class P2POp:

@@ -213,3 +213,60 @@ def test_communication_is_counted_for_modules(world, tmp_path):
     assert "Sequential.1" in table and "c10d_functional.all_reduce: 1" in table
     counter.generate_json_dump(str(tmp_path / "counts.json"))
     assert "Sequential.0" in (tmp_path / "counts.json").read_text()
+
+
+def test_sharded_tensors_are_gathered_saved_and_loaded(world, tmp_path):
+    import flambeau.distributed.checkpoint as checkpoint
+    from flambeau.distributed._shard import _shard_tensor, sharded_tensor
+    from flambeau.distributed._shard.sharding_spec import ChunkShardingSpec, EnumerableShardingSpec, ShardMetadata
+
+    whole = fl.arange(12.0).view(4, 3)
+    tensor = _shard_tensor(whole, ChunkShardingSpec(0, ["rank:0/cpu"]))
+    assert [shard.metadata.shard_sizes for shard in tensor.local_shards()] == [[4, 3]]
+    out = fl.zeros(4, 3)
+    tensor.gather(0, out)
+    assert out.tolist() == whole.tolist()
+    halves = [ShardMetadata([0, 0], [4, 1], "rank:0/cpu"), ShardMetadata([0, 1], [4, 2], "rank:0/cpu")]
+    other = sharded_tensor.zeros(EnumerableShardingSpec(halves), 4, 3)
+    checkpoint.save({"x": tensor}, checkpoint_id=tmp_path)
+    checkpoint.load({"x": other}, checkpoint_id=tmp_path)
+    assert other.local_shards()[1].tensor.tolist() == whole[:, 1:].tolist()
+    with pytest.raises(RuntimeError, match="not supported for ShardedTensor"):
+        tensor + 1
+    with pytest.raises(ValueError, match="overlap"):
+        EnumerableShardingSpec([ShardMetadata([0], [3], "rank:0/cpu"), ShardMetadata([2], [3], "rank:0/cpu")])
+
+
+def test_zero_optimizers_have_the_settings_of_theirs(world):
+    from flambeau.distributed.optim import ZeroRedundancyOptimizer
+
+    class Noting(fl.optim.SGD):
+        def step(self, closure=None):
+            super().step()
+            self.param_groups[0]["noted"] = 1
+
+    x = fl.ones(2, requires_grad=True)
+    optimizer = ZeroRedundancyOptimizer([x], Noting, lr=0.1)
+    assert optimizer.param_groups[0]["nesterov"] is False
+    x.sum().backward()
+    optimizer.step()
+    assert optimizer.param_groups[0]["noted"] == 1
+    for refused in (fl.ones(1), 1.2, [x, 42]):
+        with pytest.raises(TypeError, match="iterable of Tensors"):
+            ZeroRedundancyOptimizer(refused, fl.optim.SGD, lr=0.1)
+    with pytest.raises(ValueError, match="same dense type"):
+        ZeroRedundancyOptimizer([x, x.detach().double()], fl.optim.SGD, lr=0.1)
+
+
+def test_slices_of_a_mesh_take_flattened_dimensions_also_without_data(world):
+    from flambeau._subclasses.fake_tensor import FakeTensorMode
+
+    mesh = dist.device_mesh.init_device_mesh("cpu", (1, 1, 1), mesh_dim_names=("a", "b", "c"))
+    mesh["b", "c"]._flatten()
+    with FakeTensorMode():
+        both = mesh["a", "b_c"]
+    assert both.mesh_dim_names == ("a", "b_c") and both.mesh.tolist() == [[0]]
+    with pytest.raises(KeyError, match="order"):
+        mesh["b", "b_c"]
+    with pytest.raises(RuntimeError, match="redundant dim index 0 and name a"):
+        dist.device_mesh.init_device_mesh("cpu", (1,), mesh_dim_names=("a",), backend_override={"a": "gloo", 0: "gloo"})
