@@ -26,20 +26,20 @@ def test_functions_fail_when_called_with_their_name_and_a_reason():
 
 
 def test_classes_serve_in_annotations_and_isinstance():
-    from flambeau.distributed._shard.sharded_tensor import ShardedTensor
     from flambeau.numa.binding import AffinityMode
+    from flambeau.utils._device import DeviceContext
 
-    def take(module: ShardedTensor | None, other: Optional[ShardedTensor] = None) -> None: ...  # noqa: UP045
+    def take(module: DeviceContext | None, other: Optional[DeviceContext] = None) -> None: ...  # noqa: UP045
 
     assert inspect.signature(take)
-    assert not isinstance(flambeau.ones(1), ShardedTensor)
+    assert not isinstance(flambeau.ones(1), DeviceContext)
     assert AffinityMode.NODE != AffinityMode.SOCKET
 
-    class Own(ShardedTensor):
+    class Own(DeviceContext):
         pass
 
-    for cls in (ShardedTensor, Own):
-        with pytest.raises(NotImplementedError, match="ShardedTensor"):
+    for cls in (DeviceContext, Own):
+        with pytest.raises(NotImplementedError, match="DeviceContext"):
             cls(1)
 
 

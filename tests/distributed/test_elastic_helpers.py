@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -162,3 +163,67 @@ def test_tables_of_schedules_are_read():
     assert schedules._Action.from_str("0UNSHARD").microbatch_index is None and schedules._Action.from_str("") is None
     with pytest.raises(RuntimeError, match="Invalid action string"):
         schedules._Action.from_str("F")
+
+
+def test_values_are_exchanged_through_a_store():
+    from flambeau.distributed import HashStore
+    from flambeau.distributed.elastic.utils import store as exchange
+
+    store = HashStore()
+    results = [None] * 3
+
+    def member(rank):
+        results[rank] = exchange.synchronize(store, f"{rank}".encode(), rank, 3, "all", 20)
+        exchange.barrier(store, 3, "end", 20, rank)
+
+    threads = [threading.Thread(target=member, args=(rank,)) for rank in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [[b"0", b"1", b"2"]] * 3
+    with pytest.raises(RuntimeError, match=r"missing ranks: \[1\]"):
+        exchange.barrier(store, 2, "alone", 0.05, rank=0)
+
+
+def test_options_have_their_defaults_in_the_environment(monkeypatch):
+    from argparse import ArgumentParser
+
+    from flambeau.distributed.argparse_util import check_env, env
+
+    monkeypatch.setenv("PET_COUNT", "3")
+    monkeypatch.setenv("PET_LOUD", "1")
+    parser = ArgumentParser()
+    parser.add_argument("--count", action=env, type=int, required=True)
+    parser.add_argument("--loud", action=check_env)
+    parsed = parser.parse_args([])
+    assert (parsed.count, parsed.loud, parser.parse_args(["--count", "4"]).count) == (3, True, 4)
+
+
+def test_events_of_a_rendezvous_are_written_and_read():
+    from flambeau.distributed.elastic.events import NodeState, RdzvEvent
+
+    event = RdzvEvent("name", "job", "joined", "host", 1, NodeState.RUNNING, rank=2)
+    assert RdzvEvent.deserialize(event.serialize()) == event
+
+
+def test_reports_are_passed_on(tmp_path, monkeypatch):
+    from flambeau.distributed.elastic.multiprocessing.errors import ErrorHandler
+
+    (tmp_path / "worker.json").write_text('{"message": "boom"}')
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "own.json"))
+    ErrorHandler().dump_error_file(str(tmp_path / "worker.json"))
+    assert (tmp_path / "own.json").read_text() == '{"message": "boom"}'
+
+
+def test_reentrant_checkpoints_take_keyword_arguments():
+    import flambeau as fl
+    from flambeau.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
+
+    class Sum(fl.nn.Module):
+        def forward(self, a, *, b):
+            return a + 2 * b
+
+    x = fl.ones(2, requires_grad=True)
+    checkpoint_wrapper(Sum(), CheckpointImpl.REENTRANT)(x, b=x).sum().backward()
+    assert x.grad.tolist() == [3, 3]

@@ -130,10 +130,10 @@ class CommDebugMode:
                 placed = [key for key in sharding if key.rpartition(".")[0] == name]
                 lines += ["    " * depth + f" *{key.rpartition('.')[2]}: {sharding[key]}" for key in placed]
             for direction, title in (("forward", "FORWARD PASS"), ("backward", "BACKWARD PASS")):
-                found = counts.get(name, {}).get(direction, {})
-                if found:
+                collectives_here = counts.get(name, {}).get(direction, {})
+                if collectives_here:
                     lines.append("    " * depth + f"  {title}")
-                    lines += ["    " * (depth + 1) + f"*{op}: {count}" for op, count in found.items()]
+                    lines += ["    " * (depth + 1) + f"*{op}: {count}" for op, count in collectives_here.items()]
         return "\n".join(lines) + "\n"
 
     def log_comm_debug_tracing_table_to_file(self, file_name: str = "comm_mode_log.txt", noise_level: int = 3) -> None:
@@ -149,8 +149,8 @@ class CommDebugMode:
         def entry(name: str) -> dict[str, Any]:
             depth = 0 if name == "Global" else name.count(".") + 1
             inside = [n for n in self._modules if n.count(".") == depth and (not depth or n.startswith(f"{name}."))]
-            module, found = self._modules.get(name), counts.get(name, {})
-            listed = {d: [[str(op), n] for op, n in found.get(d, {}).items()] for d in ("forward", "backward")}
+            module, own = self._modules.get(name), counts.get(name, {})
+            listed = {d: [[str(op), n] for op, n in own.get(d, {}).items()] for d in ("forward", "backward")}
             return {
                 "fqn": name,
                 "module_type": "" if module is None else str(type(module))[1:-1],

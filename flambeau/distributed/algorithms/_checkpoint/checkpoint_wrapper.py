@@ -79,7 +79,16 @@ class CheckpointWrapper(ActivationWrapper):
         self.checkpoint_fn = partial(checkpoint_fn or partial(checkpoint, use_reentrant=reentrant), **options)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.checkpoint_fn(self._checkpoint_wrapped_module, *args, **kwargs)
+        module = self._checkpoint_wrapped_module
+        if self.checkpoint_impl != CheckpointImpl.REENTRANT or not kwargs:
+            return self.checkpoint_fn(module, *args, **kwargs)
+        # Reentrant checkpoints follow gradients through positional arguments alone.
+        names, count = list(kwargs), len(args)
+
+        def call(*flat: Any) -> Any:
+            return module(*flat[:count], **dict(zip(names, flat[count:])))
+
+        return self.checkpoint_fn(call, *args, *kwargs.values())
 
 
 class OffloadWrapper(ActivationWrapper):

@@ -102,8 +102,10 @@ def prof(fn: Callable[..., Any] | None = None, group: str = "torchelastic") -> C
             except Exception:
                 put_metric(f"{key}.failure", 1, group)
                 raise
-            put_metric(f"{key}.success", 1, group)
-            put_metric(f"{key}.duration.ms", int((time.time() - start) * 1000), group)
+            else:
+                put_metric(f"{key}.success", 1, group)
+            finally:
+                put_metric(f"{key}.duration.ms", get_elapsed_time_ms(start), group)
             return result
 
         return timed

@@ -42,6 +42,17 @@ class ErrorHandler:
         with open(path, "w") as file:
             json.dump(report, file)
 
+    def dump_error_file(self, rootcause_error_file: str, error_code: int = 0) -> None:
+        """Passes the report of a worker on to this process's own agent; to standard error when it has none."""
+        with open(rootcause_error_file) as file:
+            text = file.read()
+        path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+        if path:
+            with open(path, "w") as file:
+                file.write(text)
+        else:
+            print(f"[launch] {rootcause_error_file}: {text}", file=sys.stderr)
+
 
 def _follows_another(error: BaseException) -> bool:
     """Whether an error says that another process failed."""

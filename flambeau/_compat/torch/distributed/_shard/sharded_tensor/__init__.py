@@ -32,7 +32,7 @@ rand, randn = _factory(flambeau.rand), _factory(flambeau.randn)
 
 
 def full(sharding_spec: Any, size: Any, fill_value: Any, **options: Any) -> ShardedTensor:
-    return _factory(lambda sizes, **made: flambeau.full(sizes, fill_value, **made))(sharding_spec, *size, **options)
+    return _factory(lambda sizes, **kind: flambeau.full(sizes, fill_value, **kind))(sharding_spec, *size, **options)
 
 
 def init_from_local_shards(

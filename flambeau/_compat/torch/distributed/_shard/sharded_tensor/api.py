@@ -48,9 +48,9 @@ class ShardedTensor(flambeau.Tensor):
         if not isinstance(sharding_spec, api.ShardingSpec):
             raise ValueError(f"[ShardedTensor] Expecting ShardingSpec but got: {type(sharding_spec)}")
         metadata = sharding_spec.build_metadata(sizes, properties)
-        made = {"dtype": properties.dtype, "requires_grad": properties.requires_grad}
+        kind = {"dtype": properties.dtype, "requires_grad": properties.requires_grad}
         own = [m for m in metadata.shards_metadata if m.placement.rank() == group.rank()]
-        shards = [Shard(fill(m.shard_sizes, device=m.placement.device(), **made), m) for m in own]
+        shards = [Shard(fill(m.shard_sizes, device=m.placement.device(), **kind), m) for m in own]
         return cls._assemble(metadata, shards, sharding_spec, group)
 
     @classmethod
@@ -116,16 +116,18 @@ class ShardedTensor(flambeau.Tensor):
         init_rrefs: bool = False,
         sharding_spec: Any = None,
     ) -> ShardedTensor:
-        listed, group = sharded_tensor_metadata.shards_metadata, _member(process_group)
+        listed = sharded_tensor_metadata.shards_metadata
+        group = process_group if process_group is not None else groups.GroupMember.WORLD  # none is needed
+        rank = 0 if group is None else group.rank()
         if not listed:
             raise ValueError("[ShardedTensor] shards_metadata must not be empty!")
         _internals.validate_non_overlapping_shards_metadata(listed)
         _internals.check_tensor(listed, sharded_tensor_metadata.size)
-        expected = [one for one in listed if one.placement is not None and one.placement.rank() == group.rank()]
+        expected = [one for one in listed if one.placement is not None and one.placement.rank() == rank]
         if len(expected) != len(local_shards):
             raise RuntimeError(
                 f"[ShardedTensor] Number of local shards ({len(local_shards)}) does not match number of local shards metadata in "
-                f"sharded_tensor_metadata ({len(expected)}) on rank ({group.rank()})"
+                f"sharded_tensor_metadata ({len(expected)}) on rank ({rank})"
             )
         spec = sharding_spec or api._infer_sharding_spec_from_shards_metadata(listed)
         return cls._assemble(sharded_tensor_metadata, list(local_shards), spec, group)
@@ -247,8 +249,13 @@ class ShardedTensor(flambeau.Tensor):
         if func in custom_ops:
             group = next((a._process_group for a in args if isinstance(a, ShardedTensor)), None)
             return custom_ops[func](types, args, kwargs, group)
-        if name in _ON_SHARDS and isinstance(args[0], ShardedTensor):
-            return _ON_SHARDS[name](*args, **kwargs)
+        call = vars(_Calls).get(name)
+        if isinstance(call, staticmethod) and isinstance(args[0], ShardedTensor):
+            return call.__func__(*args, **kwargs)
+        others = (*args[1:], *kwargs.values())
+        writes = name.endswith("_") and not name.endswith("__")
+        if writes and isinstance(args[0], ShardedTensor) and not any(isinstance(v, flambeau.Tensor) for v in others):
+            return _written(name, args[0], args[1:], kwargs)
         if name in _AS_USUAL:
             with flambeau._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
@@ -272,54 +279,71 @@ def _on_host(metadata: ShardMetadata) -> ShardMetadata:
     return ShardMetadata(metadata.shard_offsets, metadata.shard_sizes, None if rank is None else f"rank:{rank}/cpu")
 
 
-def _in_place(name: str) -> Any:
-    def write(tensor: ShardedTensor, *arguments: Any, **options: Any) -> ShardedTensor:
-        with flambeau.no_grad():
-            for shard in tensor.local_shards():
-                getattr(shard.tensor, name)(*arguments, **options)
+def _alike(question: Any, first: ShardedTensor, second: ShardedTensor, **options: Any) -> bool:
+    """Whether the shards of all processes are alike."""
+    pairs = list(zip(first.local_shards(), second.local_shards()))
+    same = all(a.metadata == b.metadata and question(a.tensor, b.tensor, **options) for a, b in pairs)
+    answers: list[Any] = [None] * first._process_group.size()
+    all_gather_object(answers, same and first.shape == second.shape, group=first._process_group)
+    return all(answers)
+
+
+class _Calls:
+    """What functions of tensors do with one in shards, by their names."""
+
+    gather = staticmethod(ShardedTensor.gather)
+    cpu, to = staticmethod(ShardedTensor.cpu), staticmethod(ShardedTensor.to)
+
+    @staticmethod
+    def detach(tensor: ShardedTensor) -> ShardedTensor:
+        return tensor._mapped(lambda part: part.detach())
+
+    @staticmethod
+    def clone(tensor: ShardedTensor, **options: Any) -> ShardedTensor:
+        return tensor._mapped(lambda part: part.clone(**options))
+
+    @staticmethod
+    def type(tensor: ShardedTensor, dtype: Any) -> ShardedTensor:
+        return tensor._mapped(lambda part: part.type(dtype))
+
+    @staticmethod
+    def cuda(tensor: ShardedTensor, *arguments: Any) -> ShardedTensor:
+        return tensor._mapped(lambda part: part.cuda(*arguments))
+
+    @staticmethod
+    def requires_grad_(tensor: ShardedTensor, requires_grad: bool = True) -> ShardedTensor:
+        with flambeau._C.DisableTorchFunctionSubclass():
+            flambeau.Tensor.requires_grad_(tensor, requires_grad)
+        for shard in tensor.local_shards():
+            shard.tensor.requires_grad_(requires_grad)
+        tensor._metadata.tensor_properties.requires_grad = requires_grad
         return tensor
 
-    return write
+    @staticmethod
+    def equal(first: ShardedTensor, second: ShardedTensor) -> bool:
+        return _alike(flambeau.equal, first, second)
+
+    @staticmethod
+    def allclose(first: ShardedTensor, second: ShardedTensor, **options: Any) -> bool:
+        return _alike(flambeau.allclose, first, second, **options)
+
+    @staticmethod
+    def is_pinned(tensor: ShardedTensor) -> bool:
+        return False
+
+    @staticmethod
+    def __deepcopy__(tensor: ShardedTensor, memo: Any) -> ShardedTensor:
+        return tensor._mapped(lambda part: part.detach().clone())
 
 
-def _follow(tensor: ShardedTensor, requires_grad: bool = True) -> ShardedTensor:
-    with flambeau._C.DisableTorchFunctionSubclass():
-        flambeau.Tensor.requires_grad_(tensor, requires_grad)
-    for shard in tensor.local_shards():
-        shard.tensor.requires_grad_(requires_grad)
-    tensor._metadata.tensor_properties.requires_grad = requires_grad
+def _written(name: str, tensor: ShardedTensor, arguments: Any, options: Any) -> ShardedTensor:
+    """Each shard, written by a method such as `uniform_`."""
+    with flambeau.no_grad():
+        for shard in tensor.local_shards():
+            getattr(shard.tensor, name)(*arguments, **options)
     return tensor
 
 
-def _alike(question: str) -> Any:
-    def ask(first: Any, second: Any, **options: Any) -> bool:
-        """Whether the shards of all processes are alike."""
-        pairs = zip(first.local_shards(), second.local_shards())
-        same = all(
-            a.metadata == b.metadata and getattr(flambeau, question)(a.tensor, b.tensor, **options) for a, b in pairs
-        )
-        answers: list[Any] = [None] * first._process_group.size()
-        all_gather_object(answers, same and first.shape == second.shape, group=first._process_group)
-        return all(answers)
-
-    return ask
-
-
-_ON_SHARDS = {
-    "detach": lambda tensor: tensor._mapped(lambda part: part.detach()),
-    "clone": lambda tensor, **options: tensor._mapped(lambda part: part.clone(**options)),
-    "cpu": ShardedTensor.cpu,
-    "to": ShardedTensor.to,
-    "type": lambda tensor, dtype: tensor._mapped(lambda part: part.type(dtype)),
-    "cuda": lambda tensor, *arguments: tensor._mapped(lambda part: part.cuda(*arguments)),
-    "requires_grad_": _follow,
-    "equal": _alike("equal"),
-    "allclose": _alike("allclose"),
-    "__deepcopy__": lambda tensor, memo: tensor._mapped(lambda part: part.detach().clone()),
-    "gather": ShardedTensor.gather,
-    "is_pinned": lambda tensor: False,
-    **{name: _in_place(name) for name in ("uniform_", "normal_", "fill_", "zero_", "copy_")},
-}
 _AS_USUAL = frozenset(
     ("__get__", "__set__", "__delete__", "size", "dim", "ndimension", "is_floating_point", "is_complex", "_make_subclass",
      "__hash__", "register_hook", "__format__", "numel", "stride", "element_size", "__len__", "is_contiguous")

@@ -28,7 +28,15 @@ class DevicePlacementSpec(PlacementSpec):
 
 
 class ShardingSpec(ABC):
-    """How a tensor is divided."""
+    """How a tensor is divided; programs may define ways of their own."""
+
+    @abstractmethod
+    def build_metadata(self, tensor_sizes: Any, tensor_properties: Any) -> Any:
+        """The shards of a tensor of these sizes, as a `ShardedTensorMetadata`."""
+
+
+class _ShardListSpec(ShardingSpec):
+    """One that lists the shards of a tensor by its sizes."""
 
     @abstractmethod
     def shards_of(self, sizes: Any) -> list[ShardMetadata]:
@@ -40,7 +48,7 @@ class ShardingSpec(ABC):
         return ShardedTensorMetadata(self.shards_of(tensor_sizes), tensor_sizes, tensor_properties)
 
 
-class ChunkShardingSpec(ShardingSpec):
+class ChunkShardingSpec(_ShardListSpec):
     """One chunk of a dimension for each placement."""
 
     def __init__(self, dim: int | str, placements: list[Any]) -> None:
@@ -74,7 +82,7 @@ class ChunkShardingSpec(ShardingSpec):
         return hash(repr(self))
 
 
-class EnumerableShardingSpec(ShardingSpec):
+class EnumerableShardingSpec(_ShardListSpec):
     """Shards as they are listed."""
 
     def __init__(self, shards: list[ShardMetadata]) -> None:
