@@ -314,6 +314,7 @@ class Agent:
     def _run(self) -> dict[int, Any]:
         while True:
             round_ = self._meet()
+            self.node, self.nodes, self.world_size = round_.node, round_.nodes, round_.world_size
             self._start(round_)
             outcome = self._watch(round_)
             if outcome == "succeeded":

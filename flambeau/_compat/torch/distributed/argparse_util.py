@@ -28,8 +28,8 @@ class check_env(_FromEnvironment):
     """For options without one: 1 in the environment means that it is given."""
 
     def __init__(self, dest: str, default: bool = False, **options: Any) -> None:
-        given = bool(int(os.environ.get(f"PET_{dest.upper()}", default)))
-        Action.__init__(self, dest=dest, const=True, default=given, nargs=0, **options)
+        is_set = bool(int(os.environ.get(f"PET_{dest.upper()}", default)))
+        Action.__init__(self, dest=dest, const=True, default=is_set, nargs=0, **options)
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         setattr(namespace, self.dest, self.const)

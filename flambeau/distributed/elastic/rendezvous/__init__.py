@@ -6,6 +6,7 @@ The launcher's own meeting of agents is in `elastic/_agent.py`.
 from __future__ import annotations
 
 import abc
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ __all__ = [
     "RendezvousClosedError", "RendezvousConnectionError", "RendezvousError", "RendezvousGracefulExitError",
     "RendezvousHandler", "RendezvousHandlerCreator", "RendezvousHandlerRegistry", "RendezvousInfo",
     "RendezvousParameters", "RendezvousStateError", "RendezvousStoreInfo", "RendezvousTimeoutError",
-    "rendezvous_handler_registry",
+    "get_rendezvous_handler", "rendezvous_handler_registry",
 ]  # fmt: skip
 
 
@@ -100,15 +101,31 @@ class RendezvousStoreInfo:
     master_addr: str
     master_port: int
 
+    MASTER_ADDR_KEY = "MASTER_ADDR"
+    MASTER_PORT_KEY = "MASTER_PORT"
 
-@dataclass
+    @staticmethod
+    def build(
+        rank: int, store: Any, local_addr: str | None = None, server_port: int | None = None
+    ) -> RendezvousStoreInfo:
+        """Rank 0 chooses a port of its host and tells the others through the store."""
+        if rank == 0:
+            from flambeau.distributed.elastic.utils.distributed import get_free_port
+
+            store.set(RendezvousStoreInfo.MASTER_ADDR_KEY, local_addr or socket.getfqdn())
+            store.set(RendezvousStoreInfo.MASTER_PORT_KEY, str(server_port or get_free_port()))
+        host = store.get(RendezvousStoreInfo.MASTER_ADDR_KEY).decode()
+        return RendezvousStoreInfo(host, int(store.get(RendezvousStoreInfo.MASTER_PORT_KEY)))
+
+
 class RendezvousInfo:
     """What an agent knows after a meeting."""
 
-    store: Any
-    rank: int
-    world_size: int
-    bootstrap_store_info: RendezvousStoreInfo | None = None
+    def __init__(
+        self, store: Any, rank: int, world_size: int, bootstrap_store_info: RendezvousStoreInfo | None = None
+    ) -> None:
+        self.store, self.rank, self.world_size = store, rank, world_size
+        self.bootstrap_store_info = bootstrap_store_info
 
 
 class RendezvousHandler(abc.ABC):
@@ -134,6 +151,11 @@ class RendezvousHandler(abc.ABC):
 
     @abc.abstractmethod
     def shutdown(self) -> bool: ...
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Whether workers meet at the store that the agents met at."""
+        return False
 
 
 RendezvousHandlerCreator = Callable[[RendezvousParameters], RendezvousHandler]
@@ -167,4 +189,27 @@ class RendezvousHandlerRegistry:
         return handler
 
 
+def _c10d_handler(params: RendezvousParameters) -> RendezvousHandler:
+    from flambeau.distributed.elastic.rendezvous import c10d_rendezvous_backend as c10d
+    from flambeau.distributed.elastic.rendezvous import dynamic_rendezvous as dynamic
+
+    def connect() -> Any:
+        return c10d.create_backend(params)
+
+    return dynamic.DynamicRendezvousHandler(connect, "c10d", params, dynamic.timeout_of(params))
+
+
+def _static_handler(params: RendezvousParameters) -> RendezvousHandler:
+    from flambeau.distributed.elastic.rendezvous.static_tcp_rendezvous import create_rdzv_handler
+
+    return create_rdzv_handler(params)
+
+
 rendezvous_handler_registry = RendezvousHandlerRegistry()
+rendezvous_handler_registry.register("static", _static_handler)
+rendezvous_handler_registry.register("c10d", _c10d_handler)
+
+
+def get_rendezvous_handler(params: RendezvousParameters) -> RendezvousHandler:
+    """The handler that the registry has for the backend of the parameters."""
+    return rendezvous_handler_registry.create_handler(params)

@@ -145,6 +145,11 @@ class LocalElasticAgent(SimpleElasticAgent):
     def _job(self) -> Job:
         spec = self._worker_group.spec
         parameters = getattr(spec.rdzv_handler, "parameters", None)
+        if parameters is None and spec.rdzv_handler is not None:
+            raise NotImplementedError(
+                "[LocalElasticAgent] expected a handler of the registry, or none for one node, got "
+                f"{type(spec.rdzv_handler).__name__}: its meetings are not used"
+            )
         program: Any = spec.entrypoint if callable(spec.entrypoint) else [spec.entrypoint, *map(str, spec.args)]
         return Job(
             program=program,
@@ -156,6 +161,7 @@ class LocalElasticAgent(SimpleElasticAgent):
             role=spec.role,
             endpoint=getattr(parameters, "endpoint", "") or "127.0.0.1:0",
             serves=None if parameters is None else parameters.get_as_bool("is_host"),
+            node_rank=None if parameters is None else parameters.get_as_int("rank"),
             max_restarts=spec.max_restarts,
             monitor_interval=spec.monitor_interval,
             start_method=self._start_method,
@@ -174,8 +180,11 @@ class LocalElasticAgent(SimpleElasticAgent):
             group.state = WorkerState.FAILED
             return RunResult(WorkerState.FAILED, failures=error.failures)
         group.state = WorkerState.SUCCEEDED
-        for worker, (rank, process) in zip(group.workers, ((w.rank, w.pid) for w in agent.workers)):
-            worker.global_rank, worker.id = rank, process
+        for worker, process in zip(group.workers, agent.workers):
+            worker.global_rank = worker.role_rank = process.rank
+            worker.world_size = worker.role_world_size = agent.world_size
+            worker.id = process.pid
+        group.group_rank, group.group_world_size = agent.node, agent.nodes
         return RunResult(WorkerState.SUCCEEDED, return_values=values)
 
 
