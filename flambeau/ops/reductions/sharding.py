@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flambeau.ops.rules import sharding
-from flambeau.ops.sharding import Call, Decision, Partial, Rule, Shard, along, reduction, reduction_by
+from flambeau.ops.sharding import Call, Decision, Partial, R, Rule, Shard, along, reduction, reduction_by
 
 
 def of_parts(op: str) -> Rule:
@@ -22,10 +22,27 @@ sharding("amax", "max")(reduction_by("max"))
 sharding("amin", "min")(reduction_by("min"))
 sharding("prod")(reduction_by("product"))
 sharding(
-    "max.dim", "min.dim", "var.dim", "std.dim", "var_mean.dim", "std_mean.dim", "argmax", "argmin", "_logsumexp", "nansum",
-    "nanmean",
+    "max.dim", "min.dim", "var.dim", "std.dim", "var_mean.dim", "std_mean.dim", "argmax", "argmin", "_logsumexp", "nanmean",
 )(reduction)  # fmt: skip
+sharding("nansum")(of_parts("sum"))
 sharding("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")(along(lambda call: call.dims))
+
+
+@sharding("histc")
+def histogram(call: Call) -> Decision | None:
+    """Counts of the parts add up, where the range does not depend on the values."""
+    placement, ends = call.placements[0], (call.arguments["min"], call.arguments["max"])
+    known = all(isinstance(end, (int, float)) for end in ends) and ends[0] < ends[1]
+    return call.first(placement, Partial()) if isinstance(placement, Shard) and known else None
+
+
+@sharding("_search")
+def search(call: Call) -> Decision | None:
+    """Places in one row of boundaries, of values that may lie anywhere."""
+    placement = call.placements[1]
+    if call.tensors[0].dim() != 1 or len(call.tensors) > 2 or not isinstance(placement, Shard):
+        return None
+    return [R, placement], [placement]
 
 
 @sharding("_norm_p")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 from flambeau.ops.rules import sharding
-from flambeau.ops.sharding import Call, Decision, Shard, _StridedShard, by_pieces, unchanged
+from flambeau.ops.sharding import SUMS, Call, Decision, Partial, Shard, _StridedShard, by_pieces, unchanged
 
 sharding("alias", "detach")(unchanged)
 
@@ -24,6 +24,22 @@ def view(where: Callable[[Call, int], int | None]) -> Callable[[Call], Decision 
         return None if dim is None else call.first(placement, Shard(dim))
 
     return rule
+
+
+@sharding("view_as_real", "view_as_complex")
+def as_numbers(call: Call) -> Decision | None:
+    """The dimension of real and imaginary parts is the last one of the real tensor. Complex numbers have sums, but no maxima."""
+    placement = call.placements[0]
+    if isinstance(placement, Partial):
+        return call.first(placement) if placement.reduce_op in SUMS else None
+    whole = min(call.tensors[0].dim(), call.outputs[0].dim())
+    return call.first(placement) if not isinstance(placement, Shard) or placement.dim < whole else None
+
+
+@sharding("unfold")
+@view
+def unfold(call: Call, dim: int) -> int | None:
+    return dim if dim != call.arguments["dimension"] % call.tensors[0].dim() else None
 
 
 @sharding("t")
