@@ -33,7 +33,8 @@ class Messages {
   // From any rank when `from` is -1. `then` runs when the message is there.
   void receive(const Fingerprint& what, Piece data, int from, int64_t tag, const Limit& limit,
                std::shared_ptr<Work> work, std::function<void()> then, bool wait);
-  void close();  // fails what is pending
+  void close();
+  std::thread::id thread() const { return thread_.get_id(); }  // fails what is pending
 
  private:
   struct Operation {

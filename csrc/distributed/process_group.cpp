@@ -92,6 +92,18 @@ ProcessGroup::~ProcessGroup() {
   close();
 }
 
+std::shared_ptr<ProcessGroup> ProcessGroup::make(std::unique_ptr<Segment> segment, int rank,
+                                                 std::string name) {
+  return {new ProcessGroup(std::move(segment), rank, std::move(name)), [](ProcessGroup* group) {
+            const auto here = std::this_thread::get_id();
+            if (here == group->thread_.get_id() || here == group->messages_.thread()) {
+              std::thread([group] { delete group; }).detach();
+            } else {
+              delete group;
+            }
+          }};
+}
+
 void ProcessGroup::close() {
   {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -26,6 +26,9 @@ class ProcessGroup {
  public:
   ProcessGroup(std::unique_ptr<Segment> segment, int rank, std::string name);
   ~ProcessGroup();
+  // The last reference may go with a callback on a thread of the group, which cannot wait for its own end:
+  // the group then ends on another one.
+  static std::shared_ptr<ProcessGroup> make(std::unique_ptr<Segment> segment, int rank, std::string name);
   // Ends the threads and lets peers who wait for this rank know. Idempotent.
   void close();
 

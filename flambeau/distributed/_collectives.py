@@ -222,8 +222,13 @@ def all_reduce_coalesced(tensors: Any, op: Any = ReduceOp.SUM, group: Any = None
         return None
     for tensor in tensors:
         _check_complex("all_reduce_coalesced", tensor, op)
-    works = [all_reduce(tensor, op, member, async_op=True) for tensor in tensors]
+    works = [all_reduce(tensor, op, member, async_op=True) for tensor in _each_once(tensors)]
     return _together(works, tensors, async_op)
+
+
+def _each_once(tensors: list[Tensor]) -> list[Tensor]:
+    """Without the repetitions of a tensor, which is reduced once."""
+    return list({id(tensor): tensor for tensor in tensors}.values())
 
 
 def _together(works: list[Any], result: Any, async_op: bool) -> Any:

@@ -226,7 +226,9 @@ class ProcessGroup:
         return works[0] if len(works) == 1 else Works(works, listed)  # type: ignore[return-value]
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
-        return self.allreduce(tensors, opts)
+        listed = _listed(tensors)
+        work = self.allreduce(list({id(tensor): tensor for tensor in listed}.values()), opts)
+        return Works([work], listed)
 
     def broadcast(self, tensors: Any, opts: Any = 0, root: int | None = None, timeout: Any = None) -> Work:
         source = root if root is not None else opts if isinstance(opts, int) else opts.rootRank
@@ -380,7 +382,7 @@ def _listed(tensors: Any) -> list[Any]:
     if isinstance(tensors, flambeau.Tensor):
         return [tensors]
     if not tensors:
-        raise ValueError(
+        raise RuntimeError(
             "[ProcessGroup] expected one tensor or more, got an empty list: requires non-empty tensor list"
         )
     return list(tensors)

@@ -122,7 +122,7 @@ def test_ranks_that_no_process_has_are_refused(world, rank):
 
 
 def test_groups_refuse_empty_lists(world):
-    with pytest.raises(ValueError, match="requires non-empty tensor list"):
+    with pytest.raises(RuntimeError, match="requires non-empty tensor list"):
         dist.group.WORLD.allreduce([])
 
 
@@ -136,7 +136,17 @@ def test_results_of_handles_are_flat_lists(world):
         group.alltoall_base(x, x, [], []),
     ):
         assert [value.tolist() for value in work.get_future().wait()] == [[1, 1]]
-    assert dist.all_reduce_coalesced([x, x], async_op=True).wait() == [x, x]
+    assert dist.all_reduce_coalesced([x, x], op=dist.ReduceOp.SUM, async_op=True).wait() == [x, x]
+
+
+def test_groups_end_with_the_last_callback():
+    """The reference that a future's callback holds may be the last one: it goes on the group's own thread."""
+    for _ in range(20):
+        group = dist.ProcessGroupGloo(dist.HashStore(), 0, 1)
+        futures = [group.allreduce([fl.ones(1000)]).get_future() for _ in range(4)]
+        del group
+        for future in futures:
+            future.wait()
 
 
 def test_groups_are_made_of_a_store_alone():

@@ -225,7 +225,7 @@ PyObject* make_group(PyObject*, PyObject* args) {
     if (!segment) throw PythonError();
     PyCapsule_SetDestructor(capsule, nullptr);
     PyCapsule_SetName(capsule, "used");
-    return hold(group_type, std::make_shared<ProcessGroup>(std::move(segment), rank, name));
+    return hold(group_type, ProcessGroup::make(std::move(segment), rank, name));
   });
 }
 

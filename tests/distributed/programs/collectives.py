@@ -123,6 +123,9 @@ dist.barrier(async_op=True).wait()
 tensors = [torch.ones(2), torch.full((3,), float(rank))]
 dist.all_reduce_coalesced(tensors)
 assert tensors[0].tolist() == [size] * 2 and tensors[1].tolist() == [sum(range(size))] * 3
+repeated = torch.full((3,), float(rank))
+dist.all_reduce_coalesced([repeated, repeated], async_op=True).wait()
+assert repeated.tolist() == [sum(range(size))] * 3, "a tensor that is given twice is reduced once"
 dist.monitored_barrier()
 dist.destroy_process_group()
 assert not dist.is_initialized()
