@@ -239,8 +239,8 @@ class Lowering:
         if self._computes(call):
             return result.dtype in _COMPLEX or source.dtype not in _COMPLEX  # parts are dropped by the operator
         kinds = {source.dtype, result.dtype}
-        narrow = self.printer.float8 and len(kinds & _FLOAT8) == 1 and len(kinds & _REAL) == 1
-        return narrow and 0 not in source.size and 0 not in result.size
+        narrow = len(kinds & _FLOAT8) == 1 and (len(kinds) == 1 or len(kinds & _REAL) == 1)
+        return self.printer.float8 and narrow and 0 not in source.size and 0 not in result.size
 
     @staticmethod
     def _functional_record(call: RecordedCall) -> Any:

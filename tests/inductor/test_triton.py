@@ -383,6 +383,9 @@ CASES = {
         [floats(33, 65), floats(40, 7)],
         False,
     ),
+    "8-bit floats, turned": (
+        lambda x: [(q := (x * 3).clamp(-448, 448).to(fl.float8_e4m3fn)), q.t().contiguous()], [floats(33, 65)], False
+    ),
     "small kernels side by side": (
         lambda x, y, z: [x.sin() * 2, y.cos() + 1, F.dropout(z, 0.5, True), z.sum()], [floats(70), floats(9, 30), floats(3, 64)], True
     ),
@@ -551,7 +554,7 @@ SAMPLES = [
 
 @pytest.mark.parametrize("capability", [80, 90])
 def test_kernels_compile_without_a_gpu(capability):
-    for name in [*SAMPLES, *(["8-bit floats"] if capability >= 89 else [])]:
+    for name in [*SAMPLES, *(["8-bit floats", "8-bit floats, turned"] if capability >= 89 else [])]:
         function, inputs, _ = CASES[name]
         printer = CompileOnly(0, Target(capability, processors=4, longest_shared_row=32))
         with pytest.raises(Stop):
