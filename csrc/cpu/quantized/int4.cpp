@@ -16,8 +16,8 @@ namespace fl::cpu::quantized {
 
 namespace {
 
-// What is fetched before it is needed: bytes of each panel, and groups of grids.
-constexpr int64_t kBytesAhead = 2048, kGridsAhead = 6;
+// What is fetched before it is needed: bytes of weights, and grids of the panels that follow.
+constexpr int64_t kBytesAhead = 8192, kPanelsAhead = 2;
 
 // The bits of -8 to 7 as bfloat16, twice: bit 4 of an index is not looked at.
 const uint16_t* number_table() {
@@ -59,81 +59,74 @@ FL_INT4 inline __attribute__((always_inline)) void load_grids(const Int4Weights&
   zero = _mm512_permutex2var_ps(first, _mm512_add_epi32(even, _mm512_set1_epi32(1)), second);
 }
 
-// Sums of one group for PANELS panels and ROWS rows, scaled and added to `totals`.
-template <int ROWS, int PANELS, bool SPLIT>
+// Sums of one group of a panel for ROWS rows, scaled and added to `totals`. Steps take turns with several
+// sums of each row, so that enough of them are in flight.
+template <int ROWS, bool SPLIT>
 FL_INT4 inline __attribute__((always_inline)) void add_group(const Int4Rows& a, const Int4Weights& b,
-                                                             int64_t panel, int64_t g,
-                                                             __m512 totals[ROWS][PANELS]) {
+                                                             int64_t panel, int64_t g, __m512 totals[ROWS]) {
+  constexpr int chains = ROWS == 1 ? 4 : ROWS == 2 ? 2 : 1;
   const int64_t first = g * b.group, steps = std::min(b.group, b.k - first) / kInt4Step;
   const __m512i table = _mm512_loadu_si512(number_table());
-  __m512 sums[ROWS][PANELS][2];
+  __m512 sums[ROWS][chains][2];
 #pragma GCC unroll 4
   for (int i = 0; i < ROWS; ++i)
 #pragma GCC unroll 4
-    for (int q = 0; q < PANELS; ++q) sums[i][q][0] = sums[i][q][1] = _mm512_setzero_ps();
-  // Grids of a panel lie a row of all columns apart: too far for the hardware to foresee.
-  const int64_t grid_bytes = b.narrow ? 4 : 8;
-#pragma GCC unroll 4
-  for (int q = 0; q < PANELS; ++q)
-    _mm_prefetch(
-        static_cast<const char*>(b.grids) + ((g + kGridsAhead) * b.n + (panel + q) * kInt4Panel) * grid_bytes,
-        _MM_HINT_T0);
-  const uint8_t* at = b.packed + panel * b.k * 8 + first * 8;
-  for (int64_t s = 0; s < steps; ++s) {
-    const int64_t p = first + s * kInt4Step;
-#pragma GCC unroll 4
-    for (int q = 0; q < PANELS; ++q) {
-      const uint8_t* from = at + q * b.k * 8 + s * 32;
-      _mm_prefetch(reinterpret_cast<const char*>(from + kBytesAhead), _MM_HINT_T0);
-      const __m512i words = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-      const auto low = (__m512bh)_mm512_permutexvar_epi16(words, table);
-      const auto high = (__m512bh)_mm512_permutexvar_epi16(_mm512_srli_epi16(words, 4), table);
-#pragma GCC unroll 4
-      for (int i = 0; i < ROWS; ++i) {
-        const uint16_t* x = a.high + i * b.k + p;
-        sums[i][q][0] = _mm512_dpbf16_ps(sums[i][q][0], low, (__m512bh)pair_at(x));
-        sums[i][q][1] = _mm512_dpbf16_ps(sums[i][q][1], high, (__m512bh)pair_at(x + 2));
-        if (SPLIT) {
-          const uint16_t* rest = a.low + i * b.k + p;
-          sums[i][q][0] = _mm512_dpbf16_ps(sums[i][q][0], low, (__m512bh)pair_at(rest));
-          sums[i][q][1] = _mm512_dpbf16_ps(sums[i][q][1], high, (__m512bh)pair_at(rest + 2));
-        }
-      }
-    }
-  }
-  const int64_t groups = (b.k + b.group - 1) / b.group;
-#pragma GCC unroll 4
-  for (int q = 0; q < PANELS; ++q) {
-    __m512 scale, zero;
-    load_grids(b, g * b.n + (panel + q) * kInt4Panel, scale, zero);
+    for (int c = 0; c < chains; ++c) sums[i][c][0] = sums[i][c][1] = _mm512_setzero_ps();
+  const uint8_t* from = b.packed + panel * b.k * 8 + first * 8;
+  const auto add = [&](int64_t s, int c) __attribute__((
+                       always_inline, target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16"))) {
+    const __m512i words =
+        _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + s * 32)));
+    const auto low = (__m512bh)_mm512_permutexvar_epi16(words, table);
+    const auto high = (__m512bh)_mm512_permutexvar_epi16(_mm512_srli_epi16(words, 4), table);
 #pragma GCC unroll 4
     for (int i = 0; i < ROWS; ++i) {
-      totals[i][q] = _mm512_fmadd_ps(_mm512_add_ps(sums[i][q][0], sums[i][q][1]), scale, totals[i][q]);
-      totals[i][q] = _mm512_fmadd_ps(zero, _mm512_set1_ps(a.group_sums[i * groups + g]), totals[i][q]);
+      const uint16_t* x = a.high + i * b.k + first + s * kInt4Step;
+      sums[i][c][0] = _mm512_dpbf16_ps(sums[i][c][0], low, (__m512bh)pair_at(x));
+      sums[i][c][1] = _mm512_dpbf16_ps(sums[i][c][1], high, (__m512bh)pair_at(x + 2));
+      if (SPLIT) {
+        const uint16_t* rest = a.low + i * b.k + first + s * kInt4Step;
+        sums[i][c][0] = _mm512_dpbf16_ps(sums[i][c][0], low, (__m512bh)pair_at(rest));
+        sums[i][c][1] = _mm512_dpbf16_ps(sums[i][c][1], high, (__m512bh)pair_at(rest + 2));
+      }
     }
+  };
+  int64_t s = 0;
+  for (; s + 4 <= steps; s += 4) {
+    _mm_prefetch(reinterpret_cast<const char*>(from + s * 32 + kBytesAhead), _MM_HINT_NTA);
+    _mm_prefetch(reinterpret_cast<const char*>(from + s * 32 + kBytesAhead + 64), _MM_HINT_NTA);
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) add(s + c, c % chains);
+  }
+  for (; s < steps; ++s) add(s, 0);
+  // Grids of a panel lie a row of all columns apart: too far for the hardware to foresee.
+  const int64_t place = g * b.n + panel * kInt4Panel;
+  _mm_prefetch(static_cast<const char*>(b.grids) + (place + kPanelsAhead * kInt4Panel) * (b.narrow ? 4 : 8),
+               _MM_HINT_NTA);
+  __m512 scale, zero;
+  load_grids(b, place, scale, zero);
+  const int64_t groups = (b.k + b.group - 1) / b.group;
+#pragma GCC unroll 4
+  for (int i = 0; i < ROWS; ++i) {
+    __m512 sum = _mm512_add_ps(sums[i][0][0], sums[i][0][1]);
+#pragma GCC unroll 4
+    for (int c = 1; c < chains; ++c) sum = _mm512_add_ps(sum, _mm512_add_ps(sums[i][c][0], sums[i][c][1]));
+    totals[i] = _mm512_fmadd_ps(sum, scale, totals[i]);
+    totals[i] = _mm512_fmadd_ps(zero, _mm512_set1_ps(a.group_sums[i * groups + g]), totals[i]);
   }
 }
 
-template <int ROWS, int PANELS, bool SPLIT>
-FL_INT4 void multiply_panels(const Int4Rows& a, const Int4Weights& b, int64_t panel, float* out) {
-  __m512 totals[ROWS][PANELS];
-#pragma GCC unroll 4
-  for (int i = 0; i < ROWS; ++i)
-#pragma GCC unroll 4
-    for (int q = 0; q < PANELS; ++q) totals[i][q] = _mm512_setzero_ps();
-  for (int64_t g = 0; g * b.group < b.k; ++g) add_group<ROWS, PANELS, SPLIT>(a, b, panel, g, totals);
-#pragma GCC unroll 4
-  for (int i = 0; i < ROWS; ++i)
-#pragma GCC unroll 4
-    for (int q = 0; q < PANELS; ++q) _mm512_storeu_ps(out + i * b.n + (panel + q) * kInt4Panel, totals[i][q]);
-}
-
+// Panels follow each other, so that weights are one stream.
 template <int ROWS, bool SPLIT>
-void multiply_rows(const Int4Rows& a, const Int4Weights& b, int64_t begin, int64_t end, float* out) {
-  constexpr int together = ROWS == 1 ? 4 : 2;
-  int64_t panel = begin;
-  for (; panel + together <= end; panel += together) multiply_panels<ROWS, together, SPLIT>(a, b, panel, out);
-  for (; panel < end; ++panel) multiply_panels<ROWS, 1, SPLIT>(a, b, panel, out);
+FL_INT4 void multiply_rows(const Int4Rows& a, const Int4Weights& b, int64_t begin, int64_t end, float* out) {
+  for (int64_t panel = begin; panel < end; ++panel) {
+    __m512 totals[ROWS];
+#pragma GCC unroll 4
+    for (int i = 0; i < ROWS; ++i) totals[i] = _mm512_setzero_ps();
+    for (int64_t g = 0; g * b.group < b.k; ++g) add_group<ROWS, SPLIT>(a, b, panel, g, totals);
+#pragma GCC unroll 4
+    for (int i = 0; i < ROWS; ++i) _mm512_storeu_ps(out + i * b.n + panel * kInt4Panel, totals[i]);
+  }
 }
 
 template <bool SPLIT>
