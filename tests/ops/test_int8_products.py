@@ -122,6 +122,8 @@ CONVOLUTIONS = [  # sizes of the input, of the weight, stride, padding, dilation
     ((1, 1024, 6, 6), (16, 1024, 3, 3), 1, 1, 1, 1),  # pixels that share lines of the cache
     ((1, 512, 12, 12), (16, 512, 1, 1), 2, 0, 1, 1),
     ((2, 4, 1000), (8, 4, 7), 1, 3, 1, 1),  # lines in several parts
+    ((2, 32, 13, 12), (40, 32, 3, 3), 1, 1, 1, 1),  # Winograd's, where bytes are multiplied as 16-bit integers
+    ((1, 96, 3, 300), (17, 96, 3, 3), 1, (2, 0), 1, 1),
 ]
 
 
@@ -138,7 +140,12 @@ def test_convolutions_add_up_exactly(settings: tuple, dtype: fl.dtype) -> None:
         centered = w.double() if zeros is None else w.double() - zeros.double().view(-1, *[1] * (dims + 1))
         sums = convolve((x.long() - 7).double(), centered, None, stride, padding, dilation, groups)
         value = sums * (0.02 * scales.double()).view(across) + bias.double().view(across)
-        geometry = ([stride] * dims, [padding] * dims, [dilation] * dims, groups)
+        geometry = (
+            [stride] * dims,
+            [*padding] if isinstance(padding, tuple) else [padding] * dims,
+            [dilation] * dims,
+            groups,
+        )
         for packed in (None, fl._ops._int8_convolution_pack(w, groups)):
             start = (x, 0.02, 7, w, packed, scales, zeros, bias, *geometry)
             exact = fl._ops._int8_convolution(x, 1.0, 7, w, packed, fl.ones(1), zeros, None, *geometry, 1.0, 0)
@@ -150,6 +157,18 @@ def test_convolutions_add_up_exactly(settings: tuple, dtype: fl.dtype) -> None:
                 fl._ops._int8_convolution(*start, step, 3, fl.uint8, "add_relu", other, 0.5, 2),
                 on_grid((value + (other.long() - 2) * 0.5).relu(), step, 3, fl.uint8),
             )
+
+
+@pytest.mark.parametrize(("activation", "zero_point", "number"), [(255, 0, -128), (0, 255, -128), (255, 0, 127)])
+def test_the_largest_sums_do_not_overflow(activation: int, zero_point: int, number: int) -> None:
+    x, w = fl.full((1, 1824, 11, 12), activation, dtype=fl.uint8), fl.full((16, 1824, 3, 3), number, dtype=fl.int8)
+    packed, ones = fl._ops._int8_convolution_pack(w, 1), fl.ones(1)
+    actual = fl._ops._int8_convolution(
+        x, 1.0, zero_point, w, packed, ones, None, None, [1, 1], [1, 1], [1, 1], 1, 1.0, 0
+    )
+    inside = fl.nn.functional.conv2d(fl.ones(1, 1, 11, 12), fl.ones(1, 1, 3, 3), None, 1, 1)
+    wanted = inside.double() * (1824 * (activation - zero_point) * number)
+    assert fl.equal(actual.double(), wanted.float().double().expand(1, 16, 11, 12))
 
 
 @pytest.mark.parametrize("dtype", [fl.uint8, fl.int8], ids=str)

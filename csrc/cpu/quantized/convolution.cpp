@@ -132,7 +132,9 @@ class WindowRows : public ByteRows {
 PackedShape packed_shape(const Tensor& weight, int64_t groups) {
   int64_t lines = 1;
   for (int64_t d = 2; d + 1 < weight.dim(); ++d) lines *= weight.size(d);
-  return {weight.size(0), lines * packed_run(weight.size(-1), weight.size(1)), groups};
+  const bool squares = weight.dim() == 4 && weight.size(2) == 3 && weight.size(3) == 3 && groups == 1;
+  return {weight.size(0), lines * packed_run(weight.size(-1), weight.size(1)), groups,
+          squares ? winograd_units(weight.size(0), weight.size(1)) : 0};
 }
 
 // Rows of (kernel..., channels), as windows lie, whose lines are whole runs.
@@ -173,7 +175,11 @@ Tensor int8_convolution_pack(const Tensor& weight, int64_t groups) {
     return out;
   }
   if (weight.is_meta()) return packed_rows(nullptr, shape, weight.device());
-  return packed_rows(reinterpret_cast<const int8_t*>(rows_of_runs(weight).raw()), shape, weight.device());
+  const Tensor rows = rows_of_runs(weight);
+  const auto* bytes = reinterpret_cast<const int8_t*>(rows.raw());
+  const Tensor out = packed_rows(bytes, shape, weight.device());
+  if (shape.more > 0) pack_winograd(bytes, weight.size(0), weight.size(1), other_form(out, shape));
+  return out;
 }
 
 // ---- depthwise ---------------------------------------------------------------------------------
@@ -267,6 +273,10 @@ Tensor int8_convolution(const Tensor& input, double input_scale, int64_t input_z
   for (int64_t group = 0; group < groups; ++group) {
     const cpu::products::PackedBytes weights = group_of(laid, shape, group);
     const ByteFinish finish = finishing.columns_from(group * (g.outputs / groups), g.outputs);
+    if (shape.more > 0 && is_winograd(g, finish.b_zeros != nullptr)) {
+      multiply_winograd(g, x.raw(), is_signed, grid, other_form(laid, shape), finish);
+      continue;
+    }
     if (is_direct(g, finish.b_zeros != nullptr)) {
       multiply_direct(g, x.raw(), is_signed, grid, group, weights, finish);
       continue;

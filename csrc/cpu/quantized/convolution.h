@@ -42,4 +42,13 @@ bool is_direct(const Geometry& g, bool has_weight_zeros);
 void multiply_direct(const Geometry& g, const void* data, bool is_signed, products::RowGrid grid,
                      int64_t group, const products::PackedBytes& weights, const products::ByteFinish& finish);
 
+// Kernels of 3 x 3 that are transformed for it (winograd.cpp): the 32-bit units they take, 0 where the
+// processor has better; packing of rows of (3, 3, channels); whether a convolution is computed so, and its
+// computation.
+int64_t winograd_units(int64_t outputs, int64_t channels);
+void pack_winograd(const int8_t* rows, int64_t outputs, int64_t channels, uint32_t* panels);
+bool is_winograd(const Geometry& g, bool has_weight_zeros);
+void multiply_winograd(const Geometry& g, const void* data, bool is_signed, products::RowGrid grid,
+                       const uint32_t* panels, const products::ByteFinish& finish);
+
 }  // namespace fl::cpu::quantized

@@ -47,7 +47,7 @@ Tensor as(const Tensor& t, DType dtype) {
 
 Tensor packed_rows(const int8_t* rows, PackedShape shape, Device device) {
   const int64_t bytes = group_bytes(shape), n = shape.rows / shape.groups;
-  const Tensor out = empty({kHeaderBytes + shape.groups * bytes}, {DType::UInt8, device});
+  const Tensor out = empty({kHeaderBytes + shape.groups * bytes + 4 * shape.more}, {DType::UInt8, device});
   if (out.is_meta()) return out;
   const Header header = header_for(shape);
   auto* to = reinterpret_cast<uint8_t*>(out.raw());
@@ -64,12 +64,18 @@ Tensor packed_rows(const int8_t* rows, PackedShape shape, Device device) {
 void check_packed(const char* name, const Tensor& packed, PackedShape shape) {
   if (packed.is_meta()) return;  // devices without these kernels do not pack
   FL_CHECK(packed.dtype() == DType::UInt8 && packed.dim() == 1 &&
-               packed.numel() == kHeaderBytes + shape.groups * group_bytes(shape) && packed.stride(0) == 1,
+               packed.numel() == kHeaderBytes + shape.groups * group_bytes(shape) + 4 * shape.more &&
+               packed.stride(0) == 1,
            "[", name, "] expected packed weights of ", shape.rows, " rows of ", shape.k,
            " elements, got a tensor of shape ", packed.sizes(), " of ", name_of(packed.dtype()));
   const Header wanted = header_for(shape);
   FL_CHECK(std::memcmp(packed.raw(), &wanted, sizeof wanted) == 0, "[", name,
            "] expected weights that were packed in a process with the same instruction set, got others");
+}
+
+uint32_t* other_form(const Tensor& packed, PackedShape shape) {
+  return reinterpret_cast<uint32_t*>(reinterpret_cast<uint8_t*>(packed.raw()) + kHeaderBytes +
+                                     shape.groups * group_bytes(shape));
 }
 
 products::PackedBytes group_of(const Tensor& packed, PackedShape shape, int64_t group) {

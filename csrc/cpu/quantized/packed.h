@@ -13,6 +13,7 @@ namespace fl::cpu::quantized {
 // What is packed: rows of k bytes each, those of a group after the other.
 struct PackedShape {
   int64_t rows = 0, k = 0, groups = 1;
+  int64_t more = 0;  // 32-bit units behind them, for another form of the same weights
 };
 
 // Rows that lie one after the other as a new tensor; without data (on meta) of the same size.
@@ -20,6 +21,9 @@ Tensor packed_rows(const int8_t* rows, PackedShape shape, Device device);
 
 // Checks that a tensor is what packed_rows returned for such a shape in a process like this.
 void check_packed(const char* name, const Tensor& packed, PackedShape shape);
+
+// Where the units of another form begin.
+uint32_t* other_form(const Tensor& packed, PackedShape shape);
 
 // The weights of one group.
 products::PackedBytes group_of(const Tensor& packed, PackedShape shape, int64_t group);
