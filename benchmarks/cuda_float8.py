@@ -114,7 +114,7 @@ def measure(recipe: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def parts(batch: int) -> dict[str, float]:
     """Milliseconds of products and of casts with the sizes of a layer of GPT-2 medium, each compiled alone."""
-    found: dict[str, float] = {}
+    measured: dict[str, float] = {}
     rows = batch * LENGTH
     for n, k in ((3072, 1024), (1024, 1024), (4096, 1024), (1024, 4096)):
         x, w = (fl.randn(size, device="cuda").bfloat16() for size in ((rows, k), (n, k)))
@@ -126,7 +126,7 @@ def parts(batch: int) -> dict[str, float]:
             runs[f"{name} float8{', fast sums' * fast}"] = lambda a=small, b=weight, s=one, fast=fast: fl._scaled_mm(
                 a, b.t(), s, s, out_dtype=fl.bfloat16, use_fast_accum=fast
             )
-        found |= {name: median(fl, run, 0.05, 5) for name, run in runs.items()}
+        measured |= {name: median(fl, run, 0.05, 5) for name, run in runs.items()}
     x, scale = fl.randn(rows, 4096, device="cuda").bfloat16(), fl.ones((), device="cuda")
     casts: dict[str, Callable[..., Any]] = {
         "largest": lambda x, s: x.abs().amax(),
@@ -140,12 +140,12 @@ def parts(batch: int) -> dict[str, float]:
     }
     for name, function in casts.items():
         compiled = fl.compile(function)
-        found[f"{rows} x 4096 {name}"] = median(fl, lambda run=compiled: run(x, scale), 0.05, 5)
+        measured[f"{rows} x 4096 {name}"] = median(fl, lambda run=compiled: run(x, scale), 0.05, 5)
     small = x.to(fl.float8_e4m3fn)
     turn = fl.compile(lambda q: q.t().contiguous())
-    found[f"{rows} x 4096 turned from float8"] = median(fl, lambda: turn(small), 0.05, 5)
-    found[f"{rows} x 4096 turned from float8, eager"] = median(fl, lambda: small.t().contiguous(), 0.05, 5)
-    return found
+    measured[f"{rows} x 4096 turned from float8"] = median(fl, lambda: turn(small), 0.05, 5)
+    measured[f"{rows} x 4096 turned from float8, eager"] = median(fl, lambda: small.t().contiguous(), 0.05, 5)
+    return measured
 
 
 def main() -> None:
@@ -170,12 +170,12 @@ def main() -> None:
         if time.perf_counter() - begun > options.seconds:
             print(f"{recipe}: left out, for want of time")
             continue
-        found = measure(recipe, options)
-        results.append(found)
-        ratio = found["ms"] / results[0]["ms"]
+        measured = measure(recipe, options)
+        results.append(measured)
+        ratio = measured["ms"] / results[0]["ms"]
         print(
-            f"{recipe}: {found['ms']:.2f} ms a step ({ratio:.3f} of {results[0]['recipe']}), first {found['first, s']:.1f} s, "
-            f"{found['GB']:.1f} GB, losses {found['losses'][0]:.3f} ... {found['losses'][-1]:.3f}",
+            f"{recipe}: {measured['ms']:.2f} ms a step ({ratio:.3f} of {results[0]['recipe']}), first {measured['first, s']:.1f} s, "
+            f"{measured['GB']:.1f} GB, losses {measured['losses'][0]:.3f} ... {measured['losses'][-1]:.3f}",
             flush=True,
         )
         write()
