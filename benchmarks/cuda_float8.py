@@ -1,9 +1,9 @@
 """Training steps of GPT-2 medium on a GPU with products of 8-bit floats, beside bfloat16 alone, and their losses.
 
-    python benchmarks/cuda_float8.py [--batch 16] [--recipes tensorwise,delayed,...] [--parts] [--seconds 60] [--json FILE]
+    python benchmarks/cuda_float8.py [--recipes tensorwise,delayed,...] [--parts] [--seconds 60] [--json FILE]
 
-Each is compiled and trains on the same few batches of random words: the losses say whether it learns them as bfloat16 does. The head is not
-converted, as its vocabulary is no multiple of sixteen. `--parts` measures the products and casts of a layer alone.
+The program is that of `cuda_programs.py`, compiled; its losses on one batch say whether it learns as in bfloat16. The head is not
+converted, as its vocabulary is no multiple of sixteen. `--parts` measures the products and casts of a layer alone, first.
 """
 
 from __future__ import annotations
@@ -21,92 +21,38 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(FOLDER), str(FOLDER.parent)]
 
 from cuda_programs import median  # noqa: E402
+from programs import make, step_of  # noqa: E402
 
 import flambeau as fl  # noqa: E402
 import flambeau.nn.functional as F  # noqa: E402
-from flambeau import nn  # noqa: E402
 from flambeau.ao.torchao import float8  # noqa: E402
 
-WORDS, LENGTH = 50257, 1024
+LENGTH = 1024
 
 
-class Block(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attend, self.join = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x: Any) -> Any:
-        batch, length, width = x.shape
-        parts = self.attend(self.first(x)).split(width, 2)
-        q, k, v = (t.view(batch, length, self.heads, width // self.heads).transpose(1, 2) for t in parts)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.join(mixed.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(F.gelu(self.up(self.second(x)), approximate="tanh"))
-
-
-class GPT(nn.Module):
-    def __init__(self, layers: int, width: int, heads: int, words: int, length: int) -> None:
-        super().__init__()
-        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList([Block(width, heads) for _ in range(layers)])
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
-        self.head.weight = self.words.weight
-
-    def forward(self, ids: Any) -> Any:
-        x = self.words(ids) + self.places.weight[: ids.shape[1]]
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
-
-
-def training(recipe: str, options: argparse.Namespace) -> tuple[Callable[[], Any], Callable[[], None]]:
-    """A step, and what goes on to the next batch."""
-    fl.manual_seed(0)
-    model = GPT(options.layers, options.width, options.width // 64, WORDS, LENGTH).to(options.device)
-    for p in model.parameters():
-        if p.dim() == 2:
-            nn.init.normal_(p, std=0.02)
-    config = None
+def training(recipe: str, device: str) -> Callable[[], Any]:
+    """A step of the program "gpt2 medium", compiled."""
+    program = make(fl, "gpt2 medium", device, small=device == "cpu")
     if recipe != "bfloat16":
         config = float8.Float8LinearConfig.from_recipe_name(recipe)
-        float8.convert_to_float8_training(model, config=config, module_filter_fn=lambda _, name: name != "head")
-    optimizer = fl.optim.AdamW(model.parameters(), 3e-4, fused=True)
-    fl.manual_seed(1)
-    batches = [fl.randint(0, WORDS, (options.batch, LENGTH + 1)).to(options.device) for _ in range(4)]
-    place = [0]
+        float8.convert_to_float8_training(program.model, config=config, module_filter_fn=lambda _, name: name != "head")
+        if config.delayed:
+            update = program.optimizer.step
 
-    def loss_of(ids: Any) -> Any:
-        return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+            def update_scales_too() -> None:
+                float8.sync_float8_amax_and_scale_history(program.model)
+                update()
 
-    compiled = fl.compile(loss_of)
-
-    def step() -> Any:
-        optimizer.zero_grad(set_to_none=True)
-        with fl.autocast(options.device, fl.bfloat16):
-            loss = compiled(batches[place[0]])
-        loss.backward()
-        if config is not None and config.delayed:
-            float8.sync_float8_amax_and_scale_history(model)
-        optimizer.step()
-        return loss
-
-    def advance() -> None:
-        place[0] = (place[0] + 1) % len(batches)
-
-    return step, advance
+            program.optimizer.step = update_scales_too
+    return step_of(fl, program, "default", device)
 
 
 def measure(recipe: str, options: argparse.Namespace) -> dict[str, Any]:
     start = time.perf_counter()
-    step, advance = training(recipe, options)
+    step = training(recipe, options.device)
     losses = [step().item()]
     first = time.perf_counter() - start
-    for _ in range(options.steps - 1):
-        advance()
-        losses.append(step().item())
+    losses += [step().item() for _ in range(options.steps - 1)]
     ms = median(fl, step, 0.4, 8) if options.device == "cuda" else math.nan
     memory = fl.cuda.max_memory_allocated() / 1e9 if options.device == "cuda" else math.nan
     return {"recipe": recipe, "ms": ms, "first, s": first, "GB": memory, "losses": losses}
@@ -150,9 +96,7 @@ def parts(batch: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--layers", type=int, default=24)
-    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--recipes", default="bfloat16,delayed,tensorwise,rowwise")
@@ -162,10 +106,15 @@ def main() -> None:
     options = parser.parse_args()
     begun, results = time.perf_counter(), []
 
-    def write(**more: Any) -> None:
+    def write() -> None:
         if options.json:
-            pathlib.Path(options.json).write_text(json.dumps({"recipes": results, **more}, indent=1) + "\n")
+            text = json.dumps({"parts": measured_parts, "recipes": results}, indent=1)
+            pathlib.Path(options.json).write_text(text + "\n")
 
+    measured_parts = parts(options.batch) if options.parts else {}
+    for name, ms in measured_parts.items():
+        print(f"{name}: {ms:.4f} ms", flush=True)
+    write()
     for recipe in options.recipes.split(",") if options.recipes else ():
         if time.perf_counter() - begun > options.seconds:
             print(f"{recipe}: left out, for want of time")
@@ -179,11 +128,6 @@ def main() -> None:
             flush=True,
         )
         write()
-    if options.parts:
-        measured = parts(options.batch)
-        for name, ms in measured.items():
-            print(f"{name}: {ms:.4f} ms", flush=True)
-        write(parts=measured)
 
 
 if __name__ == "__main__":
