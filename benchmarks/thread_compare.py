@@ -160,11 +160,15 @@ def summary(rows: dict[str, Row], most: int) -> Iterator[str]:
     yield f"eager against eager: geometric mean {mean(eager)}; most threads against the best of fewer: {mean(fewer)}"
 
 
-def compare_steps(names: list[str], plan: Plan, cache: str, lines: TextIO) -> dict[str, Row]:
+def compare_steps(names: list[str], plan: Plan, eager: str, cache: str, lines: TextIO) -> dict[str, Row]:
     """Whole steps: eager and compiled, in processes that were prepared all at once."""
     begun, most = time.monotonic(), max(plan.threads)
-    ways = [(library, mode) for mode in ("compile", "eager") for library in LIBRARIES]
-    ready = {(name, *way): Process(way[0], cache) for name in names for way in ways}
+
+    def ways(name: str) -> list[tuple[str, str]]:
+        all_ways = [(library, mode) for mode in ("compile", "eager") for library in LIBRARIES]
+        return [way for way in all_ways if way != ("torch", "compile") or not re.search(eager, name)]
+
+    ready = {(name, *way): Process(way[0], cache) for name in names for way in ways(name)}
     for (name, _, mode), process in ready.items():
         process.ask(name=name, mode=mode, threads=most, seconds=0)
     comparison = Comparison(plan, lines)
@@ -176,7 +180,7 @@ def compare_steps(names: list[str], plan: Plan, cache: str, lines: TextIO) -> di
             print(f"{library} {name} {mode}: {reply['error']}", flush=True)
     print(f"compiled after {time.monotonic() - begun:.0f} s", flush=True)
     for name in names:
-        processes = [(ready[name, *way], way[1]) for way in ways]
+        processes = [(ready[name, *way], way[1]) for way in ways(name)]
         comparison.compare(name, processes)
         for process, _ in processes:
             process.close()
@@ -211,4 +215,4 @@ def run(asked: Any, steps: list[str], kernels: list[str], cache: str) -> None:
             rows = compare_kernels(kernels, plan, cache, lines)
             print(*summary(rows, max(threads)), *efficiencies(rows, max(threads)), sep="\n", flush=True)
         if steps:
-            print(*summary(compare_steps(steps, plan, cache, lines), max(threads)), sep="\n", flush=True)
+            print(*summary(compare_steps(steps, plan, asked.eager, cache, lines), max(threads)), sep="\n", flush=True)

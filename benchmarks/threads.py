@@ -119,26 +119,30 @@ def serve(library: str) -> None:
     torch = importlib.import_module(library)
     if library != "torch":
         sys.modules["torch"] = torch
-    answers, runs = os.fdopen(os.dup(1), "w"), {}
+    answers = os.fdopen(os.dup(1), "w")
+    runs: dict[tuple[str, str], Callable[[], Any]] = {}
     os.dup2(2, 1)  # whatever a library prints is no answer
 
-    def prepared(name: str, mode: str) -> Callable[[], Any]:
+    def prepared(name: str, mode: str, threads: int) -> Callable[[], Any]:
         if (name, mode) not in runs:
             torch.manual_seed(0)
+            torch.set_num_threads(1)  # many processes do this at a time
             if mode == "kernel":
                 runs[name, mode] = thread_workloads.KERNELS(torch)[name]()
             else:
                 wrap = torch.compile if mode == "compile" else lambda f: f
                 runs[name, mode] = {**thread_workloads.STEPS, **shared_steps(torch, wrap)}[name](torch, wrap)
-            runs[name, mode]()
+        torch.set_num_threads(threads)
         return runs[name, mode]
 
     for text in sys.stdin:
         asked = json.loads(text)
         try:
-            torch.set_num_threads(asked["threads"])
-            run = prepared(asked["name"], asked["mode"])
-            reply = timed(torch, run, asked["seconds"]) if asked["seconds"] else {}
+            run, reply = prepared(asked["name"], asked["mode"], asked["threads"]), {}
+            if asked["seconds"]:
+                reply = timed(torch, run, asked["seconds"])
+            elif asked["mode"] == "compile":
+                run()
         except Exception as error:  # a measurement that fails is an answer, too
             reply = {"error": repr(error)[:300]}
         print(json.dumps(reply), file=answers, flush=True)
@@ -191,6 +195,7 @@ def main() -> None:
     compared.add_argument("--threads", default="1,2,4,8,16")
     compared.add_argument("--only", default=".")
     compared.add_argument("--modes", default="step")
+    compared.add_argument("--eager", default="^$", help="workloads that PyTorch does not compile, to spare time")
     compared.add_argument("--rounds", type=int, default=2)
     compared.add_argument("--seconds", type=float, default=0.1, help="of one measurement")
     compared.add_argument("--compiling", type=float, default=200, help="seconds for compiling everything")
