@@ -208,8 +208,9 @@ void gemm_floating(GemmArgs g) {
   const Grid grid = vector ? Grid{1, 1} : grid_in_batch(threads, g.batch, time, g.m, g.n, width);
   const int cells = grid.down * grid.across;
   if (cells == 1) {
-    const int shares = static_cast<int>(
-        std::clamp<double>(time / kShortPiece, threads, std::min<double>(double(g.batch), kMostPieces)));
+    // Few threads run equally fast, and each finds its share of the batch in its cache again.
+    const double most = threads < kManyThreads ? threads : std::min<double>(double(g.batch), kMostPieces);
+    const int shares = static_cast<int>(std::clamp<double>(time / kShortPiece, threads, most));
     return parallel_pieces(shares, time, [&](int piece, int pieces) {
       const Range part = share(g.batch, pieces, piece);
       for (int64_t i = part.begin; i < part.end; ++i)
