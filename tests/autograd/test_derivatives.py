@@ -1,14 +1,14 @@
 """First and second derivatives of ops against finite differences, and native derivatives against the records'."""
 
+import math
 import subprocess
 import sys
 
 import pytest
 
 import flambeau as fl
+import flambeau.nn.functional as F
 from flambeau.autograd import gradcheck, gradgradcheck
-
-F = fl.nn.functional
 
 
 def random(*shape, seed=0, positive=False):
@@ -195,3 +195,18 @@ def test_native_derivatives_agree_with_the_records(name):
 def test_gradcheck_stays_a_function_whatever_is_imported_first():
     check = "import flambeau.autograd.gradcheck, flambeau; assert callable(flambeau.autograd.gradcheck)"
     subprocess.run([sys.executable, "-c", check], check=True)
+
+
+@pytest.mark.parametrize("name", ["min", "max", "median", "nanmedian", "amin", "amax"])
+def test_gradients_that_are_nan_stay_with_the_elements_that_were_chosen(name):
+    x = fl.tensor([1.0, 0.0, 2.0, -1.0], requires_grad=True)
+    y = getattr(x, name)()
+    (gradient,) = fl.autograd.grad(y, x, fl.tensor(math.nan))
+    assert gradient.isnan().tolist() == (x == y).tolist()
+
+
+@pytest.mark.parametrize("function", [F.hardtanh, F.relu6, F.softshrink, F.hardshrink])
+def test_gradients_go_through_nan(function):
+    x = fl.tensor([math.nan, 2.0], requires_grad=True)
+    assert fl.autograd.grad(function(x).nansum(), x, retain_graph=True)[0][0] in (0, 1)
+    assert fl.autograd.grad(function(x), x, fl.tensor([3.0, 5.0]))[0][0] == 3

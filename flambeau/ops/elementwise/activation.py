@@ -32,7 +32,7 @@ pointwise(
     dtypes="if",
     module="_ops",
     method=False,
-    vjp=lambda g, x, lo, hi, out: (e.where(e.land(x > lo, x < hi), g, 0),),
+    vjp=lambda g, x, lo, hi, out: (e.where(e.lor(x <= lo, x >= hi), 0, g),),
 )
 
 pointwise(
@@ -42,7 +42,7 @@ pointwise(
     module="_ops",
     method=False,
     out=False,
-    vjp=lambda g, x, out: (e.where(e.land(x > 0, x < 6), g, 0),),
+    vjp=lambda g, x, out: (e.where(e.lor(x <= 0, x >= 6), 0, g),),
 )
 
 pointwise(
@@ -235,7 +235,7 @@ pointwise(
     lambda x, lambd: e.where(e.land(x >= -lambd, x <= lambd), 0, x),
     dtypes="f",
     inplace=False,
-    vjp=lambda g, x, lambd, out: (e.where(e.lor(x < -lambd, x > lambd), g, 0),),
+    vjp=lambda g, x, lambd, out: (e.where(e.land(x >= -lambd, x <= lambd), 0, g),),
 )
 
 pointwise(
@@ -245,7 +245,7 @@ pointwise(
     check="not_negative",
     module="nn.functional",
     inplace=False,
-    vjp=lambda g, x, lambd, out: (e.where(e.lor(x < -lambd, x > lambd), g, 0),),
+    vjp=lambda g, x, lambd, out: (e.where(e.land(x >= -lambd, x <= lambd), 0, g),),
 )
 
 

@@ -289,8 +289,8 @@ def _shared(g: fl.Tensor, x: fl.Tensor, extreme: fl.Tensor, dim: int | list[int]
     """The gradient shared by the elements that reach the extreme."""
     hit = (x == extreme) | (x.isnan() & extreme.isnan())
     if x.dim() == 0:
-        return g * hit
-    return g * hit / hit.sum(_dims(dim, x.dim()), True)
+        return fl.where(hit, g, 0)
+    return fl.where(hit, g / hit.sum(_dims(dim, x.dim()), True), 0)
 
 
 @vjp("max.dim", "min.dim")
