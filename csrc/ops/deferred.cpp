@@ -69,6 +69,11 @@ struct Install {
 
 }  // namespace
 
+bool& defers_in_records() {
+  static thread_local bool defers = false;
+  return defers;
+}
+
 Tensor elements_of(const Tensor& t) {
   return is_deferred(t) ? to_store(as_stored(t), t->keys) : t;
 }

@@ -3,6 +3,7 @@
 #include "core/views.h"
 #include "core/warning.h"
 #include "dispatch/kernel.h"
+#include "ops/deferred.h"
 
 #include <atomic>
 
@@ -122,11 +123,11 @@ Tensor mT(const Tensor& self) {
            ": tensor.mT is only supported on matrices or batches of matrices");
   return self.dim() == 0 ? CALL("alias", self) : transpose(self, -2, -1);
 }
-// Whether a view of the tensor may be conjugated when it is read. Where calls are recorded or handled in
-// Python, and on devices from outside, a copy is.
+// Whether a view of the tensor may be conjugated when it is read. Where calls are handled in Python, or
+// recorded by somebody who does not know of that, and on devices from outside, a copy is.
 bool may_defer(const Tensor& self) {
   return !self->sparse && self.device().type < DeviceType::Custom0 && !self->keys.has(Key::Python) &&
-         !thread_state().included.has(Key::Python);
+         (!thread_state().included.has(Key::Python) || defers_in_records());
 }
 Tensor conj(const Tensor& self) {
   if (!is_complex(self.dtype())) return self;

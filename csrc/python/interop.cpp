@@ -687,6 +687,13 @@ PyObject* result_type_of(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   });
 }
 
+// _set_defers_in_records(bool) -> bool: as it was before.
+PyObject* set_defers_in_records(PyObject*, PyObject* value) {
+  const int defers = PyObject_IsTrue(value);
+  if (defers < 0) return nullptr;
+  return PyBool_FromLong(std::exchange(defers_in_records(), defers != 0));
+}
+
 PyMethodDef interop_functions[] = {
     {"_get_default_device", get_default_device, METH_NOARGS, nullptr},
     {"_set_default_device", set_default_device, METH_O, nullptr},
@@ -745,6 +752,7 @@ PyMethodDef interop_functions[] = {
      "False\n"
      "\n"
      "See also: promote_types"},
+    {"_set_defers_in_records", set_defers_in_records, METH_O, nullptr},
     {"_memory_stats", memory_stats, METH_NOARGS, nullptr},
     {"_empty_cache", empty_cache, METH_NOARGS, nullptr},
     {"_reset_peak_memory_stats", reset_peak, METH_NOARGS, nullptr},

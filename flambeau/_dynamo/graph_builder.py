@@ -543,6 +543,8 @@ def _is_unchanged(before: Any, after: Any, kwargs: dict[str, Any]) -> bool:
         return False
     if after.dtype != before.dtype or after.device != before.device:
         return False
+    if after.is_conj() != before.is_conj() or after.is_neg() != before.is_neg():
+        return False
     # Not their strides of today: of a dimension that happens to have one element, any stride is that of a contiguous one.
     return same_all(after.geometry.strides, before.geometry.strides)
 

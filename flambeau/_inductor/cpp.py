@@ -87,7 +87,7 @@ def _literal(value: Any, ctype: str) -> str:
     if (part := _PARTS.get(ctype)) is not None:
         return f"complex_math::make_complex({_literal(value.real, part)}, {_literal(value.imag, part)})"
     if isinstance(value, bool) and ctype not in ("float", "double"):
-        return "true" if value else "false"
+        return f"{ctype}({str(value).lower()})"
     if value != value:
         return f"std::numeric_limits<{ctype}>::quiet_NaN()"
     if value in (float("inf"), float("-inf")):

@@ -293,3 +293,12 @@ def test_powers_at_the_ends_of_the_range(dtype, exponent):
 def test_reductions_that_convert_first(name, dtype):
     x = fl.tensor([[0.11, 1.0], [1.0, 0.5], [0.5, 7.0]])
     agrees(lambda x: [getattr(x, name)(0, dtype=dtype), getattr(x * 1, name)(-1, dtype=dtype)], x)
+
+
+@pytest.mark.parametrize("dtype", [fl.int64, fl.uint8, fl.float32, fl.float16])
+def test_conditions_as_numbers_of_integer_loops(dtype):
+    x = fl.arange(4).to(dtype)
+    agrees(
+        lambda x: [x.clamp(0, True), x.clamp(True, -1), fl.where(x > 1, True, x), x + True, x.masked_fill(x > 1, True)],
+        x,
+    )

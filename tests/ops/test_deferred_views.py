@@ -150,3 +150,50 @@ def test_compiled_functions_take_it():
     compiled = fl.compile(lambda a: a * 2 + a.conj())
     for x in (numbers(), numbers().conj(), numbers(), numbers().mH):
         fl.testing.assert_close(compiled(x), x * 2 + conjugates(x))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.conj(),
+        lambda x: x.conj().imag,
+        lambda x: (x.mH, x.mH @ x),
+        lambda x: (x.conj().resolve_conj(), x.resolve_conj()),
+        lambda x: (x.conj()[0], x.conj().view(-1).real),
+    ],
+)
+def test_compiled_results_share_memory_as_those_of_eager_mode_do(function, backend):
+    def seen(function, x):
+        results = function(x)
+        results = results if isinstance(results, tuple) else (results,)
+        x.mul_(2)
+        addresses = [t.untyped_storage().data_ptr() for t in (x, *results)]
+        return [addresses.index(a) for a in addresses], [t.resolve_conj().resolve_neg().tolist() for t in results]
+
+    compiled = fl.compile(function, backend=backend)
+    for _ in range(2):
+        x = fl.tensor([[1 + 2j, 3 - 1j], [0.5j, 2 + 1j]])
+        assert seen(compiled, x.clone()) == seen(function, x)
+
+
+def test_compiled_conjugates_follow_writes_to_what_they_look_at():
+    def writes(x):
+        y = x.conj()
+        x.mul_(2)
+        y.imag.add_(1)
+        return y * 1
+
+    x = fl.tensor([1 + 2j, 3 - 1j])
+    expected_input = x.clone()
+    expected = writes(expected_input)
+    given = x.clone()
+    fl.testing.assert_close(fl.compile(writes)(given), expected)
+    fl.testing.assert_close(given, expected_input)
+
+
+def test_compiled_gradients_are_conjugated_as_those_of_eager_mode():
+    x = fl.tensor([1 + 2j, 3 - 1j], requires_grad=True)
+    function = lambda x: (x * 2j).conj() * x.conj()  # noqa: E731
+    gradients = [fl.autograd.grad(f(x).abs().sum(), x)[0] for f in (function, fl.compile(function))]
+    fl.testing.assert_close(*gradients)

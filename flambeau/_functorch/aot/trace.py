@@ -341,6 +341,7 @@ def _running(recorder: Recorder, device: str) -> Iterator[None]:
     before = _C._set_autocast_recorded_device(device)
     outer, recording.derive = recording.derive, recorder.derive
     stood_for, recording.device = recording.device, device
+    deferred = _C._set_defers_in_records(True)
     try:
         with recorder, refused():
             yield
@@ -349,6 +350,7 @@ def _running(recorder: Recorder, device: str) -> Iterator[None]:
     except Exception as reason:
         raise Failed(str(reason)) from reason
     finally:
+        _C._set_defers_in_records(deferred)
         recording.derive, recording.device = outer, stood_for
         _C._set_autocast_recorded_device(before)
 
@@ -371,6 +373,22 @@ def device_of(inputs: Sequence[Any]) -> Any:
     return next((t.device for t in inputs if t.device != _CPU), _CPU)
 
 
+def _with_elements(trace: Trace, results: Any) -> list[Any]:
+    """Results whose memory holds their elements. One that is conjugated or negated when it is read stays a view where
+    somebody else has the memory, which only eager mode makes."""
+    outputs = list(results) if isinstance(results, (list, tuple)) else [results]
+    tensors = [t for t in outputs if isinstance(t, fl.Tensor)]
+    before = {value.storage for value in (*trace.inputs, *(value for value, _ in trace.constants.values()))}
+    for k, t in enumerate(outputs):
+        if type(t) is not fl.Tensor or not (t.is_conj() or t.is_neg()):
+            continue
+        storage = t.untyped_storage()._cdata
+        if trace.value(t).storage in before or sum(o.untyped_storage()._cdata == storage for o in tensors) > 1:
+            raise Unsupported("a result that shares memory and is conjugated or negated when it is read")
+        outputs[k] = t.resolve_conj().resolve_neg()
+    return outputs
+
+
 def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     twins = [_input(t) for t in inputs]
     histories = [t.grad_fn for t in twins]
@@ -379,10 +397,9 @@ def _run(trace: Trace, recorder: Recorder, function: Any, inputs: Sequence[Any])
     for value, tensor in zip(trace.inputs, inputs):
         trace.place(value, tensor.device)
     with _running(recorder, trace.device.type):
-        results = function(*twins)
+        outputs = _with_elements(trace, function(*twins))
     if any(t.grad_fn is not history for t, history in zip(twins, histories)):  # a result's alone can be handed over
         raise Unsupported("an input that is written with values that require a gradient")
-    outputs = list(results) if isinstance(results, (list, tuple)) else [results]
     for output in outputs:
         if output is not None and not isinstance(output, fl.Tensor):
             raise Unsupported(f"a result of type {type(output).__name__}")
@@ -423,7 +440,10 @@ def trace_joint(
     trace.tangents = [trace.value(t) for t in tangents]
     # Mixed precision around the call is not around the backward that follows.
     with fl.enable_grad(), _running(recorder, "meta"):
-        grads = fl.autograd.grad(sources, wanted, tangents, allow_unused=True)
+        grads = [
+            g.resolve_conj().resolve_neg() if type(g) is fl.Tensor else g
+            for g in fl.autograd.grad(sources, wanted, tangents, allow_unused=True)
+        ]
     by_input = {id(t): g for t, g in zip(wanted, grads)}
     trace.gradients = [None if (g := by_input.get(id(t))) is None else trace.value(g) for t in twins]
     for call in trace.calls[trace.forward_calls :]:
