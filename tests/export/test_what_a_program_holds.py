@@ -9,7 +9,7 @@ import pytest
 import flambeau as fl
 from flambeau import fx, nn
 from flambeau._higher_order_ops import scan
-from flambeau.export import Dim, export
+from flambeau.export import Dim, draft_export, export
 from flambeau.export.dynamic_shapes import refine_dynamic_shapes_from_suggested_fixes
 from flambeau.ops.symbolic import DataDependentOutput as GuardOnDataDependentSymNode
 
@@ -207,3 +207,13 @@ def test_decompositions_leave_no_switches_of_gradients():
     assert not functional.graph.find_nodes(op="call_function", target=fl._C._set_grad_enabled)
     assert fl.equal(functional.module()(fl.ones(2)), Switched()(fl.ones(2)))
     assert get_decompositions([fl.ops.aten.linear]).keys() <= core_aten_decompositions().keys()
+
+
+def test_draft_export_goes_the_way_of_the_example():
+    program = draft_export(Branching(), (fl.tensor(3),))
+    assert [failure.kind for failure in program._report.failures] == ["DATA_DEPENDENT_ERROR"]
+    assert int(program.module()(fl.tensor(4))) == 8
+    with pytest.raises(RuntimeError, match="Runtime assertion failed"):
+        program.module()(fl.tensor(1))
+    with pytest.raises(GuardOnDataDependentSymNode):
+        export(Branching(), (fl.tensor(3),))

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from flambeau.ops.symbolic import condition as conditions
 from flambeau.ops.symbolic.condition import Condition
@@ -69,8 +69,23 @@ class FloatGuard(NamedTuple):
     line: int
 
 
+class ExampleRun:
+    """What numbers that depend on data were in a run with the example, in the order in which they were read, and what was
+    assumed because of it."""
+
+    def __init__(self, numbers: list[int]) -> None:
+        self.numbers = numbers
+        self.assumed: list[Condition] = []
+
+    def value(self, name: str) -> int | None:
+        place = int(name[1:]) if name[1:].isdigit() else len(self.numbers)
+        return self.numbers[place] if place < len(self.numbers) else None
+
+
 class ShapeEnv:
     """Symbols and what is known of them."""
+
+    example: ClassVar[ExampleRun | None] = None  # of a draft export
 
     def __init__(self, *, tracked_fakes: Any = None) -> None:
         self.tracked_fakes = tracked_fakes  # of programs that look at them; nothing is added
@@ -229,6 +244,8 @@ class ShapeEnv:
             condition = condition.substituted(self.replacements)
             if not condition.symbols <= self.hints.keys():
                 answer = self._for_most_sizes(condition) if self.oblivious else None
+                if answer is None:
+                    answer = self._as_in_example(condition)
                 if answer is not None:
                     return answer
                 raise DataDependentOutput(
@@ -239,6 +256,21 @@ class ShapeEnv:
             hint = condition.holds(self.hints)
         self.add_guard(condition if hint else condition.negated())
         return hint
+
+    def _as_in_example(self, condition: Condition) -> bool | None:
+        """The truth of a condition on data in the example run that is at hand, which is assumed from now on."""
+        if ShapeEnv.example is None:
+            return None
+        values = dict(self.hints)
+        for atom in condition.symbols & self.stand_ins.keys():
+            value = ShapeEnv.example.value(atom.name)
+            if value is None:
+                return None
+            values[atom] = value
+        answer = condition.holds(values)
+        ShapeEnv.example.assumed.append(condition if answer else condition.negated())
+        self.assume(SymBool(ShapeEnv.example.assumed[-1], self, None))
+        return answer
 
     def _for_most_sizes(self, condition: Condition) -> bool | None:
         """The truth of a condition where no size that depends on data is 0 or 1; None when that does not tell."""
