@@ -11,6 +11,7 @@ from flambeau._dynamo.exc import UserError
 from flambeau.export._trace import export
 from flambeau.export.dynamic_shapes import Dim
 from flambeau.export.exported_program import ExportedProgram
+from flambeau.ops.rules import unbacked
 from flambeau.ops.symbolic.shape_env import DataDependentOutput, ExampleRun, ShapeEnv
 from flambeau.overrides import TorchFunctionMode
 from flambeau.utils import _pytree as pytree
@@ -94,7 +95,7 @@ class _Readings(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if name in ("item", "__int__", "__index__") and isinstance(result, int):
             self.numbers.append(int(result))
-        elif name in ("nonzero", "argwhere", "masked_select") and isinstance(result, fl.Tensor):
+        elif unbacked.find(name) is not None and isinstance(result, fl.Tensor) and result.ndim:
             self.numbers.append(result.shape[0])
         return result
 
