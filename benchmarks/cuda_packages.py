@@ -46,9 +46,9 @@ def main() -> None:
     arguments = parser.parse_args()
     lines = [f"Packages on {fl.cuda.get_device_name()}"]
     for name in arguments.names:
-        make, example = models(fl)[name]
+        model, example = models(fl)[name]()
         fl.manual_seed(0)
-        model, small, large = make().eval().to("cuda"), *BATCHES[name]
+        model, small, large = model.eval().to("cuda"), *BATCHES[name]
         begin = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.pt2"

@@ -43,11 +43,13 @@ def built(source, folder, *flags):
     return target
 
 
-def run(program, *arguments):
+def run(program, *arguments, folder=None):
     lapack = importlib.util.find_spec("scipy_openblas32")  # may be in another environment than this one
     prefix = pathlib.Path(lapack.origin).parents[4] if lapack and lapack.origin else sys.prefix
     environment = {"PATH": os.environ["PATH"], "VIRTUAL_ENV": str(prefix)}
-    return subprocess.run([program, *arguments], capture_output=True, text=True, env=environment, timeout=300)
+    return subprocess.run(
+        [program, *arguments], capture_output=True, text=True, env=environment, timeout=300, cwd=folder
+    )
 
 
 def test_c_program_gives_the_results_of_python(model, tmp_path):
@@ -92,7 +94,7 @@ def test_cpp_functions_options_and_optimizers(tmp_path):
 @pytest.mark.parametrize("name", sorted(path.stem for path in (HERE / "libtorch").glob("*.cpp")))
 def test_libtorch_programs(name, tmp_path):
     """Programs as LibTorch's users write them, which compile against either library."""
-    done = run(built(HERE / "libtorch" / f"{name}.cpp", tmp_path, "-std=c++17"), tmp_path)
+    done = run(built(HERE / "libtorch" / f"{name}.cpp", tmp_path, "-std=c++17"), tmp_path, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

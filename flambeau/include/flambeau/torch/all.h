@@ -3,6 +3,7 @@
 
 #include <flambeau/torch/attention.h>
 #include <flambeau/torch/autograd.h>
+#include <flambeau/torch/cuda.h>
 #include <flambeau/torch/data.h>
 #include <flambeau/torch/functions.h>
 #include <flambeau/torch/inductor.h>

@@ -585,6 +585,15 @@ FL_MEMBER(linalg, lstsq, return at::detail::tuple<4>("linalg.lstsq", first, a...
 FL_FFT(FL_FUNCTION)
 #undef FL_FUNCTION
 #undef FL_MEMBER
+namespace linalg {
+// The same with `{}` for all dimensions, whose type nobody else could tell.
+inline Tensor norm(const Tensor& t, const Scalar& ord, std::initializer_list<int64_t> dim,
+                   bool keepdim = false, std::optional<ScalarType> dtype = {}) {
+  const Tensor input = dtype ? t.to(*dtype) : t;
+  if (dim.size() > 0) return detail::call("linalg.norm", input, ord, IntArrayRef(dim), keepdim);
+  return detail::call("linalg.norm", input, ord, std::nullopt, keepdim);
+}
+}  // namespace linalg
 inline Tensor linalg_multi_dot(TensorList tensors) {
   return detail::call("linalg.multi_dot", tensors);
 }
@@ -744,33 +753,6 @@ using c10::GradMode;
 // The dtype that two dtypes become together.
 inline ScalarType promote_types(ScalarType a, ScalarType b) {
   return (at::empty({1}, a) + at::empty({1}, b)).scalar_type();
-}
-
-namespace cuda {
-inline int64_t device_count() {
-  return fl_cuda_devices();
-}
-inline bool is_available() {
-  return device_count() > 0;
-}
-inline bool cudnn_is_available() {
-  return is_available();
-}
-inline void manual_seed(uint64_t seed) {
-  fl_manual_seed(seed);
-}
-inline void manual_seed_all(uint64_t seed) {
-  fl_manual_seed(seed);
-}
-// Waits for all that was begun on a device, the current one without an index.
-inline void synchronize(int64_t device_index = -1) {
-  const at::Tensor one =
-      at::zeros({1}, TensorOptions(Device(DeviceType::CUDA, static_cast<int>(device_index))));
-  one.item<float>();  // comes after the rest
-}
-}  // namespace cuda
-inline bool hasCUDA() {
-  return cuda::is_available();
 }
 
 namespace autograd {

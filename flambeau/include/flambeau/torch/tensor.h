@@ -163,6 +163,17 @@ class Tensor {
     for (int64_t d = 0; d < dim() && numel(); ++d) last += (size(d) - 1) * stride(d);
     return {static_cast<size_t>(last * element_size()), data_ptr()};
   }
+  // The kind of tensor, such as CPUFloatType.
+  std::string toString() const {
+    return std::string(is_cuda()   ? "CUDA"
+                       : is_meta() ? "Meta"
+                                   : "CPU") +
+           c10::toString(scalar_type()) + "Type";
+  }
+  void print() const {
+    std::cerr << (defined() ? c10::str("[", toString(), " ", sizes(), "]") : "[UndefinedTensor]")
+              << std::endl;
+  }
   bool is_cuda() const { return device().is_cuda(); }
   bool is_cpu() const { return device().is_cpu(); }
   bool is_meta() const { return device().type() == kMeta; }
@@ -180,8 +191,8 @@ class Tensor {
   T* data_ptr() const {
     constexpr ScalarType wanted = CppTypeToScalarType<std::remove_const_t<T>>::value;
     if (scalar_type() != wanted)
-      throw Error(
-          c10::str("expected scalar type ", toString(wanted), " but found ", toString(scalar_type())));
+      throw Error(c10::str("expected scalar type ", c10::toString(wanted), " but found ",
+                           c10::toString(scalar_type())));
     return static_cast<T*>(data_ptr());
   }
   template <class T>
