@@ -216,16 +216,26 @@ int set_data(PyObject* self, PyObject* value, void*) {
   });
 }
 
-PyGetSetDef getset[] = {{"requires_grad", get_requires_grad, set_requires_grad, nullptr, nullptr},
-                        {"grad", get_grad, set_grad, nullptr, nullptr},
-                        {"_grad", get_grad, set_grad, nullptr, nullptr},
-                        {"grad_fn", get_grad_fn, nullptr, nullptr, nullptr},
-                        {"is_leaf", get_is_leaf, nullptr, nullptr, nullptr},
-                        {"output_nr", get_output_nr, nullptr, nullptr, nullptr},
-                        {"_base", get_base, nullptr, nullptr, nullptr},
-                        {"retains_grad", get_retains_grad, nullptr, nullptr, nullptr},
-                        {"data", get_data, set_data, nullptr, nullptr},
-                        {}};
+PyGetSetDef getset[] = {
+    {"requires_grad", get_requires_grad, set_requires_grad,
+     "Whether backward() finds a gradient for this tensor. A leaf may set it.", nullptr},
+    {"grad", get_grad, set_grad,
+     "The gradient that backward() added up, or None. optimizer.zero_grad() resets it.", nullptr},
+    {"_grad", get_grad, set_grad, nullptr, nullptr},
+    {"grad_fn", get_grad_fn, nullptr,
+     "The node of the autograd graph that made this tensor; None for a leaf.", nullptr},
+    {"is_leaf", get_is_leaf, nullptr,
+     "Whether the user made this tensor, not an operator that records gradients: backward() keeps .grad of "
+     "leaves alone.",
+     nullptr},
+    {"output_nr", get_output_nr, nullptr, "Which result of its grad_fn this tensor is.", nullptr},
+    {"_base", get_base, nullptr, nullptr, nullptr},
+    {"retains_grad", get_retains_grad, nullptr,
+     "Whether backward() keeps .grad of this result of an operator, because retain_grad() asked for it.",
+     nullptr},
+    {"data", get_data, set_data,
+     "The same elements without history. Writes to it are not seen by autograd; detach() is safer.", nullptr},
+    {}};
 
 PyObject* requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {

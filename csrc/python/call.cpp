@@ -383,7 +383,7 @@ PyObject* function_overloads(PyObject* self, void*) {
   return list;
 }
 PyObject* function_getattr(PyObject* self, PyObject* name) {
-  // No getters: their descriptors would be what the class itself says its module and documentation are.
+  // No getter: its descriptor would be what the class itself says its module is.
   if (PyUnicode_CompareWithASCIIString(name, "__module__") == 0) {
     auto* f = reinterpret_cast<FunctionObject*>(self);
     if (const char* family = native_family(f)) return PyUnicode_FromFormat("torch._C._%s", family);
@@ -393,11 +393,12 @@ PyObject* function_getattr(PyObject* self, PyObject* name) {
   if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0 &&
       !reinterpret_cast<FunctionObject*>(self)->method)
     return Py_NewRef(reinterpret_cast<PyObject*>(&PyCFunction_Type));
-  if (PyUnicode_CompareWithASCIIString(name, "__doc__") == 0) {
-    Object module = Object::steal(PyImport_ImportModule("flambeau.ops.documentation"));
-    return module ? PyObject_CallMethod(module.get(), "text_of", "O", self) : nullptr;
-  }
   return PyObject_GenericGetAttr(self, name);
+}
+// `help` asks with object.__getattribute__, which finds getters alone.
+PyObject* function_doc(PyObject* self, void*) {
+  Object module = Object::steal(PyImport_ImportModule("flambeau.ops.documentation"));
+  return module ? PyObject_CallMethod(module.get(), "text_of", "O", self) : nullptr;
 }
 PyObject* function_signature(PyObject* self, void*) {
   Object module = Object::steal(PyImport_ImportModule("flambeau.fx.operator_schemas"));
@@ -412,6 +413,7 @@ PyObject* function_reduce(PyObject* self, PyObject*) {
 }
 
 PyGetSetDef function_getset[] = {
+    {"__doc__", function_doc, nullptr, nullptr, nullptr},
     {"__name__", function_name, nullptr, nullptr, nullptr},
     {"__qualname__", function_qualname, nullptr, nullptr, nullptr},
     {"__signature__", function_signature, nullptr, nullptr, nullptr},

@@ -411,13 +411,13 @@ PyObject* documented(PyObject* name) {
   Object module = Object::steal(PyImport_ImportModule("flambeau.ops.documentation"));
   return module ? PyObject_CallMethod(module.get(), "find", "sO", "torch", name) : nullptr;
 }
-PyObject* method_getattr(PyObject* self, PyObject* name) {
-  if (PyUnicode_CompareWithASCIIString(name, "__doc__") != 0) return PyObject_GenericGetAttr(self, name);
+PyObject* method_doc(PyObject* self, void*) {
   Object own_name = Object::steal(method_name(self, nullptr));
   return own_name ? documented(own_name.get()) : nullptr;
 }
 
-PyGetSetDef method_getset[] = {{"__name__", method_name, nullptr, nullptr, nullptr},
+PyGetSetDef method_getset[] = {{"__doc__", method_doc, nullptr, nullptr, nullptr},
+                               {"__name__", method_name, nullptr, nullptr, nullptr},
                                {"__qualname__", method_qualname, nullptr, nullptr, nullptr},
                                {"__objclass__", method_owner, nullptr, nullptr, nullptr},
                                {}};
@@ -428,7 +428,6 @@ PyTypeObject* method_object_type() {
   static PyTypeObject* type = [] {
     PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                            {Py_tp_repr, reinterpret_cast<void*>(method_repr)},
-                           {Py_tp_getattro, reinterpret_cast<void*>(method_getattr)},
                            {Py_tp_descr_get, reinterpret_cast<void*>(method_get)},
                            {Py_tp_getset, method_getset},
                            {Py_tp_members, method_members},
@@ -474,17 +473,21 @@ void wrapped_dealloc(PyObject* self) {
   type->tp_free(self);
   Py_DECREF(type);
 }
+PyObject* wrapped_doc(PyObject* self, void*) {
+  PyObject* function = reinterpret_cast<WrappedObject*>(self)->function;
+  Object text = Object::steal(PyObject_GetAttrString(function, "__doc__"));
+  if (!text || text.get() != Py_None) return text.release();
+  Object own_name = Object::steal(PyObject_GetAttrString(function, "__name__"));
+  return own_name ? documented(own_name.get()) : nullptr;
+}
+int wrapped_set_doc(PyObject* self, PyObject* text, void*) {
+  return PyObject_SetAttrString(reinterpret_cast<WrappedObject*>(self)->function, "__doc__", text);
+}
 PyObject* wrapped_getattr(PyObject* self, PyObject* name) {
-  // Name, documentation, module and the rest are the function's; the class has no getters for the two, whose
-  // descriptors would be what the class itself says.
+  // Name, module and the rest are the function's; a getter for the module would be what the class itself
+  // says.
   PyObject* function = reinterpret_cast<WrappedObject*>(self)->function;
   if (PyUnicode_CompareWithASCIIString(name, "__module__") == 0) return PyObject_GetAttr(function, name);
-  if (PyUnicode_CompareWithASCIIString(name, "__doc__") == 0) {
-    Object text = Object::steal(PyObject_GetAttr(function, name));
-    if (!text || text.get() != Py_None) return text.release();
-    Object own_name = Object::steal(PyObject_GetAttrString(function, "__name__"));
-    return own_name ? documented(own_name.get()) : nullptr;
-  }
   PyObject* own_attribute = PyObject_GenericGetAttr(self, name);
   if (own_attribute || !PyErr_ExceptionMatches(PyExc_AttributeError)) return own_attribute;
   PyErr_Clear();
@@ -499,7 +502,9 @@ PyObject* wrapped_reduce(PyObject* self, PyObject*) {
 }
 
 PyGetSetDef wrapped_getset[] = {
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr}, {}};
+    {"__doc__", wrapped_doc, wrapped_set_doc, nullptr, nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {}};
 PyMethodDef wrapped_methods[] = {{"__reduce__", wrapped_reduce, METH_NOARGS, nullptr}, {}};
 PyMemberDef wrapped_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(WrappedObject, vectorcall), READONLY, nullptr},

@@ -311,6 +311,11 @@ std::string describe_given(const Argument& arg, PyObject* argument) {
     return type + "; write it without quotes, as in torch.float32";
   if (arg.type == ArgType::DType && PyType_Check(argument))
     return type + "; write a dtype of this library, as in torch.float32";
+  // Classes of PyTorch's that bear the names of ours.
+  if (arg.type == ArgType::DType && type == "torch.dtype")
+    return "a dtype of PyTorch; write flambeau's, as in flambeau.float32";
+  if (arg.type == ArgType::Device && type == "torch.device")
+    return "a device of PyTorch; write its name, as in 'cpu'";
   if (!arg.list || !(PyList_Check(argument) || PyTuple_Check(argument))) return type;
   Argument item = arg;
   item.list = item.optional = false;

@@ -609,9 +609,9 @@ def to_torch(self: Tensor) -> Any:
     return beside_torch.to_torch(self)
 
 
-Tensor.is_maia = property(lambda self: False)
-Tensor.is_mtia = property(lambda self: False)
-Tensor.is_hpu = property(lambda self: False)
+Tensor.is_maia = property(lambda self: False, doc="Whether the elements are on an MAIA device; always False here.")
+Tensor.is_mtia = property(lambda self: False, doc="Whether the elements are on an MTIA device; always False here.")
+Tensor.is_hpu = property(lambda self: False, doc="Whether the elements are on an HPU device; always False here.")
 Tensor._base = getattr(Tensor, "_base", property(lambda self: None))
 Tensor.__div__ = Tensor.__truediv__  # type: ignore[method-assign]
 Tensor.__idiv__ = Tensor.__itruediv__  # type: ignore[method-assign]
