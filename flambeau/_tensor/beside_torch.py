@@ -31,6 +31,17 @@ def is_torch(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def named(value: Any) -> str:
+    """The class of a value as errors name it: a tensor, parameter or layer of PyTorch says that it is, and what to do."""
+    name = type(value).__name__
+    torch = torch_module()
+    if torch is not None and isinstance(value, torch.Tensor):
+        return f"a torch.{name} of PyTorch: {_CURE}"
+    if torch is not None and isinstance(value, torch.nn.Module):
+        return f"a {name} of PyTorch: make the layer of flambeau and load its state_dict, which takes PyTorch's tensors"
+    return name
+
+
 def from_torch(tensor: Any) -> fl.Tensor:
     """A tensor of flambeau over the memory of one of PyTorch.
 

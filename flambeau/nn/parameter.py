@@ -8,6 +8,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C, _utils
 from flambeau._C import Tensor
+from flambeau._tensor import beside_torch
 from flambeau.overrides import DisableTorchFunctionSubclass
 
 __all__ = [
@@ -41,7 +42,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if type(data) is Tensor or type(data) is Parameter:
             return _C._make_subclass(cls, data, requires_grad)
         if not isinstance(data, Tensor):
-            raise TypeError(f"[Parameter] expected data to be a Tensor or None, got {type(data).__name__}")
+            raise TypeError(f"[Parameter] expected data to be a Tensor or None, got {beside_torch.named(data)}")
         parameter = data.detach().requires_grad_(requires_grad)
         if type(parameter) is not type(data):
             raise RuntimeError(

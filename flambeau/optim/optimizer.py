@@ -14,6 +14,7 @@ from typing import Any, Union
 
 import flambeau as fl
 from flambeau import Tensor
+from flambeau._tensor import beside_torch
 from flambeau.autograd.profiler import record_function
 from flambeau.utils.hooks import RemovableHandle
 
@@ -321,7 +322,10 @@ class Optimizer:
 
     def load_state_dict(self, state_dict: StateDict) -> None:
         """Take state and options from another optimizer's `state_dict`, parameters matched by position."""
-        state_dict = state_dict.copy()
+        if beside_torch.torch_module():
+            state_dict = deepcopy(beside_torch.converted(state_dict))  # steps of PyTorch's write to the same memory
+        else:
+            state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
             if changed is not None:
@@ -390,7 +394,9 @@ class Optimizer:
         for p in param_group["params"]:
             if not isinstance(p, Tensor):
                 hint = "; pass the values() of a dict, or (name, parameter) pairs" if isinstance(p, str) else ""
-                raise TypeError(f"[{type(self).__name__}] expected Tensors as parameters, got {type(p).__name__}{hint}")
+                raise TypeError(
+                    f"[{type(self).__name__}] expected Tensors as parameters, got {beside_torch.named(p)}{hint}"
+                )
             if not self.defaults.get("differentiable", None) and not (p.is_leaf or p.retains_grad):
                 raise ValueError(
                     f"[{type(self).__name__}] expected leaf Tensors as parameters, got the result of an operation ({p.grad_fn.name()})"

@@ -63,6 +63,9 @@ MIXED = {
     "their index": lambda: THEIRS[fl.tensor([0])],
     "our assignment": lambda: OURS.__setitem__(0, THEIRS[0]),
     "our compiled function": lambda: fl.compile(lambda x: x + THEIRS)(OURS),
+    "our parameter": lambda: fl.nn.Parameter(THEIRS),
+    "our optimizer": lambda: fl.optim.SGD(torch.nn.Linear(2, 2).parameters(), lr=0.1),
+    "our batch": lambda: fl.utils.data.default_collate([THEIRS, THEIRS]),
 }
 
 
@@ -70,6 +73,34 @@ MIXED = {
 def test_mixing_is_one_clear_error(case):
     with pytest.raises(TypeError, match=r"flambeau\.from_torch"):
         MIXED[case]()
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda: fl.nn.Sequential(torch.nn.ReLU()), "a ReLU of PyTorch: make the layer of flambeau"),
+        (lambda: fl.ones(2, dtype=torch.float64), "a dtype of PyTorch; write flambeau's"),
+        (lambda: fl.ones(2, device=torch.device("cpu")), "a device of PyTorch; write its name"),
+    ],
+)
+def test_other_things_of_pytorch_are_named(call, said):
+    with pytest.raises(TypeError, match=said):
+        call()
+
+
+def test_optimizers_take_the_state_of_pytorch():
+    theirs, ours = torch.nn.Linear(2, 3), fl.nn.Linear(2, 3)
+    ours.load_state_dict(theirs.state_dict())
+    before, after = torch.optim.Adam(theirs.parameters()), fl.optim.Adam(ours.parameters())
+    theirs(torch.ones(1, 2)).sum().backward()
+    before.step()
+    ours.load_state_dict(theirs.state_dict())
+    after.load_state_dict(before.state_dict())
+    for model, optimizer, library in ((theirs, before, torch), (ours, after, fl)):
+        optimizer.zero_grad()
+        model(library.ones(1, 2)).square().sum().backward()
+        optimizer.step()
+    assert ours.weight.flatten().tolist() == pytest.approx(theirs.weight.flatten().tolist(), abs=1e-6)
 
 
 def test_subclasses_of_ours_work_beside_pytorch():

@@ -15,6 +15,7 @@ from typing import Any
 import flambeau as fl
 from flambeau.__future__ import get_overwrite_module_params_on_conversion, get_swap_module_params_on_conversion
 from flambeau._C import Tensor
+from flambeau._tensor import beside_torch
 from flambeau.nn.modules.global_hooks import (
     _global_backward_hooks,
     _global_backward_pre_hooks,
@@ -215,7 +216,7 @@ class Module(StateDicts):
             hint = "; unpack a list of layers: Sequential(*layers)" if isinstance(module, (list, tuple)) else ""
             hint = "; write its parentheses to make a layer of the class" if isinstance(module, type) else hint
             raise TypeError(
-                f"[{type(self).__name__}] expected a Module for '{name}', got {type(module).__name__}{hint}"
+                f"[{type(self).__name__}] expected a Module for '{name}', got {beside_torch.named(module)}{hint}"
             )
         _check_name("module", name, self, "_modules")
         for hook in _global_module_registration_hooks.values():

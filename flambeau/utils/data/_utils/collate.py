@@ -10,6 +10,7 @@ from typing import Any
 
 import flambeau
 from flambeau._C import Tensor
+from flambeau._tensor import beside_torch
 
 np_str_obj_array_pattern = re.compile(r"[SaUO]")
 
@@ -100,7 +101,7 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable[..., Any]] | None 
         return joined if isinstance(first, tuple) else _rebuild_sequence(first, joined)  # type: ignore[arg-type]
     raise TypeError(
         "[default_collate] expected a batch of tensors, arrays, numbers, strings, dicts or sequences, got "
-        f"{kind.__name__}; pass collate_fn to join samples of this type"
+        f"{beside_torch.named(first)}; pass collate_fn to join samples of this type"
     )
 
 
