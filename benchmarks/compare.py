@@ -4,7 +4,8 @@
 
 Rounds go through both libraries and both modes in turn, so that noise falls on all alike; the best round counts. Ratios
 below 1 mean that flambeau is faster; compiled steps are compared with the faster of PyTorch's two modes. `--cold` empties
-both caches of compiled code before each process and shows the first call, which compiles.
+both caches of compiled code before each process of the first round, so that its first calls compile. Each process also says
+how long its import took and how much memory it held then.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import math
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -136,11 +138,20 @@ def timed(step: Step, seconds: float) -> tuple[float, float]:
     return first, best
 
 
+def memory_mb() -> float:
+    """The most memory that this process has held so far."""
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 1024
+
+
 def serve(library: str, mode: str, name: str, seconds: float) -> None:
+    """Runs a workload in this process, and prints what `measure` reads."""
+    start = time.perf_counter()
     torch = importlib.import_module(library)
+    imported = {"import_s": time.perf_counter() - start, "import_mb": memory_mb()}
     step = workloads(torch, torch.compile if mode == "compile" else lambda thing: thing)[name]()
     first, best = timed(step, seconds)
-    print(json.dumps({"first_s": first, "step_us": best * 1e6}))
+    print(json.dumps({**imported, "first_s": first, "step_us": best * 1e6}))
 
 
 def measure(library: str, mode: str, name: str, cache: str, seconds: float) -> dict[str, Any]:
@@ -163,19 +174,30 @@ def ratio(ours: float | None, theirs: float | None) -> float | None:
 
 def compare(name: str, options: argparse.Namespace, cache: str) -> dict[str, Any]:
     row: dict[str, Any] = {}
-    for _ in range(1 if options.cold else options.rounds):
+    for count in range(options.rounds):
         for library, mode in WAYS:
-            if options.cold:
+            if options.cold and count == 0:
                 shutil.rmtree(cache, ignore_errors=True)
             times, before = measure(library, mode, name, cache, options.seconds), row.get(f"{library} {mode}", {})
-            if "error" in times or times["step_us"] < before.get("step_us", math.inf):
-                row[f"{library} {mode}"] = times | ({"first_s": before["first_s"]} if "first_s" in before else {})
+            for what in times.keys() & before.keys() - {"first_s"}:
+                times[what] = min(times[what], before[what])
+            row[f"{library} {mode}"] = times | ({"first_s": before["first_s"]} if "first_s" in before else {})
     steps = {way: row[" ".join(way)].get("step_us") for way in WAYS}
     best = min((steps["torch", mode] for mode in ("eager", "compile") if steps["torch", mode]), default=None)
     row["eager ratio"] = ratio(steps["flambeau", "eager"], steps["torch", "eager"])
     row["compile ratio"] = ratio(steps["flambeau", "compile"], best)
     row["first-call ratio"] = ratio(row["flambeau compile"].get("first_s"), row["torch compile"].get("first_s"))
     return row
+
+
+def machine() -> dict[str, str]:
+    """What the times were taken on."""
+    names = re.findall(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
+    return {
+        "processor": f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} cores",
+        "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
 
 
 def shown(value: float | None, form: str) -> str:
@@ -187,8 +209,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a regular expression: workloads whose names it finds")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=4, help="of a process, after the first call")
-    parser.add_argument("--json")
-    parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--json", help="write the figures to this file")
+    parser.add_argument("--cold", action="store_true", help="empty both caches before the first round")
     parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -213,7 +235,8 @@ def main() -> None:
         mean = math.exp(sum(map(math.log, known)) / len(known)) if known else None
         print(f"geometric mean of the {what}s: {shown(mean, '.2f')} over {len(known)} workloads")
     if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(rows, indent=1))
+        text = json.dumps({"machine": machine(), "workloads": rows}, indent=1)
+        pathlib.Path(options.json).write_text(text + "\n")
 
 
 if __name__ == "__main__":

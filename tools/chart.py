@@ -23,22 +23,8 @@ TARGET = ROOT / "docs" / "images" / "comparison.svg"
 README = ROOT / "README.md"
 MARKS = "<!-- numbers -->", "<!-- end of numbers -->"
 
-WORDS = {
-    "mlp_infer": "MLP, inference",
-    "mlp_train": "MLP, training",
-    "classifier_train": "text classifier, training",
-    "gpt_infer": "GPT, inference",
-    "gpt_train": "GPT, training",
-    "mlp_step": "MLP, whole step compiled",
-    "gpt_step": "GPT, whole step compiled",
-    "resnet18_infer": "ResNet-18, inference",
-    "resnet18_train": "ResNet-18, training",
-    "lstm_train": "LSTM, training",
-    "pointwise": "chain of pointwise functions",
-    "ln_gelu": "layer norm and GELU",
-    "attn_manual": "attention by hand",
-    "tiny_pointwise": "three operators, 64 elements",
-}
+# How the chart names the workloads of compare.py.
+WORDS = {"mlp": "MLP", "gpt": "GPT", "resnet18": "ResNet-18", "lstm": "LSTM", "classifier": "text classifier"}
 LEFT, WIDTH, ROW, HEAD = 210, 250, 20, 44
 PANEL = LEFT + WIDTH + 60
 
@@ -101,8 +87,15 @@ def gpu_rows(runs: list[dict[str, Any]]) -> Rows:
     return {name: times[True] / times[False] for name, times in best.items() if len(times) == 2}
 
 
+def titled(name: str) -> str:
+    """`gpt training` as "GPT, training"."""
+    model, _, kind = name.partition(" ")
+    return f"{WORDS[model]}, {kind}" if model in WORDS else name
+
+
 def panels(cpu: dict[str, Any], gpu: list[dict[str, Any]]) -> dict[str, Rows]:
-    named = {WORDS.get(name, name): row for name, row in cpu.items()}
+    named = {titled(name): row for name, row in cpu.items()}
+    ours, theirs = imports(cpu)
     return {
         "Compiled step, two cores": {
             name: row["compile ratio"] for name, row in named.items() if row.get("compile ratio")
@@ -112,19 +105,25 @@ def panels(cpu: dict[str, Any], gpu: list[dict[str, Any]]) -> dict[str, Rows]:
         },
         "Eager step, two cores": {name: row["eager ratio"] for name, row in named.items() if row.get("eager ratio")},
         "One H200, against PyTorch and JAX": gpu_rows(gpu),
+        "import": {
+            "time": ours["import_s"] / theirs["import_s"],
+            "memory": ours["import_mb"] / theirs["import_mb"],
+        },
     }
 
 
-def import_times(cpu: dict[str, Any]) -> tuple[float, float]:
-    """The best import of either library, in seconds."""
-    ours = [row[way]["import_s"] for row in cpu.values() for way in row if way.startswith("flambeau")]
-    theirs = [row[way]["import_s"] for row in cpu.values() for way in row if way.startswith("torch")]
-    return min(ours), min(theirs)
+def imports(cpu: dict[str, Any]) -> list[dict[str, float]]:
+    """What an import costs at best in flambeau and in PyTorch: seconds, and megabytes of memory."""
+    libraries = []
+    for library in ("flambeau", "torch"):
+        runs = [row[way] for row in cpu.values() for way in row if way.startswith(library)]
+        libraries.append({what: min(run[what] for run in runs if what in run) for what in ("import_s", "import_mb")})
+    return libraries
 
 
-def numbers(cpu: dict[str, Any], drawn: dict[str, Rows]) -> str:
-    ours, theirs = import_times(cpu)
-    steps, first, eager, gpu = drawn.values()
+def numbers(measured: dict[str, Any], drawn: dict[str, Rows]) -> str:
+    ours, theirs = imports(measured["workloads"])
+    steps, first, eager, gpu, _ = drawn.values()
     return "\n".join(
         [
             "| lower is better | flambeau / PyTorch 2.13 |",
@@ -132,18 +131,20 @@ def numbers(cpu: dict[str, Any], drawn: dict[str, Rows]) -> str:
             f"| step time, compiled, geometric mean of {len(steps)} workloads | **{mean(steps.values()):.2f}** |",
             f"| step time, eager | **{mean(eager.values()):.2f}** |",
             f"| first call of `compile`, nothing cached | **{mean(first.values()):.3f}** |",
-            f"| `import` | **{ours:.2f} s** / {theirs:.1f} s |",
+            f"| `import` | **{ours['import_s']:.2f} s** / {theirs['import_s']:.1f} s |",
             f"| step time on an H200, best modes, {len(gpu)} programs, against the better of PyTorch and JAX | **{mean(gpu.values()):.2f}** |",
+            "",
+            "Measured in one run on {processor} ({date}); the last row on one NVIDIA H200.".format(**measured["machine"]),
         ]
     )
 
 
 def main() -> None:
-    cpu = json.loads((RESULTS / "compiled.json").read_text())
-    drawn = panels(cpu, json.loads((RESULTS / "cuda_programs_h200.json").read_text()))
+    measured = json.loads((RESULTS / "compiled.json").read_text())
+    drawn = panels(measured["workloads"], json.loads((RESULTS / "cuda_programs_h200.json").read_text()))
     TARGET.write_text(chart(drawn))
     text = README.read_text()
-    between = f"{MARKS[0]}\n{numbers(cpu, drawn)}\n{MARKS[1]}"
+    between = f"{MARKS[0]}\n{numbers(measured, drawn)}\n{MARKS[1]}"
     README.write_text(re.sub(f"{MARKS[0]}.*?{MARKS[1]}", lambda match: between, text, flags=re.S))
     print(f"wrote {TARGET.relative_to(ROOT)} and the numbers of README.md")
 
