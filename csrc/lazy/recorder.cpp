@@ -374,15 +374,18 @@ void Recorder::draw() {
 // Scalar states of optimizers in the host's memory change at once; the program gets them as they were.
 void Recorder::advance_states(const Operator& op, Value* args, std::vector<std::vector<Tensor>>& before) {
   const size_t n = op.schema.args.size();
+  const auto on_host = [](const Value& v) {
+    return v.is_tensor_list() && v.length() && v.tensors()[0].is_cpu();
+  };
+  if (std::none_of(args, args + n, on_host)) return;
   Value changed[32];
   std::vector<std::vector<Tensor>> stand_ins;
   before.reserve(n);
   stand_ins.reserve(n);
-  bool any = false;
   for (size_t i = 0; i < n; ++i) {
     changed[i] = args[i];
     if (!args[i].is_tensor_list() || args[i].length() == 0) continue;
-    if (args[i].tensors()[0].is_cpu()) {
+    if (on_host(args[i])) {
       before.emplace_back();
       for (size_t k = 0; k < args[i].length(); ++k) {
         const Tensor& t = args[i].tensors()[k];
@@ -390,14 +393,13 @@ void Recorder::advance_states(const Operator& op, Value* args, std::vector<std::
         copy_into(before.back().back(), t);
       }
       args[i] = Value::borrow(before.back().data(), before.back().size());
-      any = true;
     } else {
       stand_ins.emplace_back(args[i].length(), empty({0}, {DType::Float, Device{}}));
       changed[i] = Value::borrow(stand_ins.back().data(), stand_ins.back().size());
     }
   }
   Value nothing[1];
-  if (any) op.call_with(KeySet(Key::CPU), changed, nothing);
+  op.call_with(KeySet(Key::CPU), changed, nothing);
 }
 
 // A view is a window on its argument's slot: the calls that use it say so, and nothing has to run.

@@ -151,6 +151,7 @@ const TracedCall* Recorder::expected_call(const Operator& op, const Known& known
   const DType default_dtype = fl::default_dtype();
   const auto call_of = [&](const Trace& trace) -> const TracedCall* {
     if (followed_ == trace.calls.size()) return nullptr;
+    if (slots == 0) graph_.slots.reserve(trace.slot_kinds.size());
     const TracedCall& call = *trace.calls[followed_];
     if (call.call.op == &op && call.default_dtype == default_dtype && fits(trace, call, known, args))
       return &call;

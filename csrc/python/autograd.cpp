@@ -5,6 +5,7 @@
 #include "compiled/kept_value.h"
 #include "core/changes.h"
 #include "dispatch/builtin.h"
+#include "dispatch/kernel.h"
 #include "python/autograd_nodes.h"
 #include "python/library.h"
 #include "python/parse.h"
@@ -77,6 +78,14 @@ struct WithoutGIL {
   ~WithoutGIL() { PyEval_RestoreThread(state); }
 };
 
+std::vector<Tensor> run_engine(const std::vector<Edge>& edges, std::vector<Tensor> values,
+                               const std::vector<Edge>& wanted, const autograd::BackwardOptions& options) {
+  const WithoutGIL others_may_run;
+  std::vector<Tensor> out = autograd::run_backward(edges, std::move(values), wanted, options);
+  values.clear();
+  return out;
+}
+
 // _run_backward(roots, grads, inputs or None, retain_graph, create_graph, accumulate)
 PyObject* run_backward(PyObject*, PyObject* args) {
   PyObject *roots, *grads, *inputs;
@@ -119,13 +128,29 @@ PyObject* run_backward(PyObject*, PyObject* args) {
     options.retain_graph = retain;
     options.create_graph = create;
     options.accumulate = accumulate;
-    std::vector<Tensor> out;
-    {
-      WithoutGIL others_may_run;
-      out = autograd::run_backward(edges, std::move(values), wanted, options);
-      values.clear();
-    }
-    return tuple_of(out).release();
+    return tuple_of(run_engine(edges, std::move(values), wanted, options)).release();
+  });
+}
+
+// _backward_of_loss(loss, retain_graph, create_graph) -> whether it ran: what most calls of
+// Tensor.backward() are, a real scalar with history whose gradient is one. Others are for Python to check.
+PyObject* backward_of_loss(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  return guarded([&]() -> PyObject* {
+    FL_CHECK_KIND(nargs == 3, Type, "[backward] expected three arguments, got ", static_cast<int64_t>(nargs));
+    if (Py_TYPE(args[0]) != tensor_type) Py_RETURN_FALSE;
+    const Tensor loss = unwrap(args[0]);
+    const Edge edge = autograd::gradient_edge(loss);
+    if (!edge || loss.numel() != 1 || !is_floating(loss.dtype())) Py_RETURN_FALSE;
+    autograd::BackwardOptions options;
+    options.retain_graph = args[1] == Py_True;
+    options.create_graph = args[2] == Py_True;
+    options.accumulate = true;
+    const SavedHooksKept restores_hooks;
+    static const Operator& ones_like = OperatorTable::get().at("ones_like");
+    run_engine({edge},
+               {call_tensor(ones_like, loss, Value(), Value(), Value(), Value(), MemoryFormat::Preserve)}, {},
+               options);
+    Py_RETURN_TRUE;
   });
 }
 
@@ -328,12 +353,14 @@ PyMethodDef methods[] = {
     {"_register_post_accumulate_grad_hook", register_post_accumulate, METH_O, nullptr},
     {}};
 
-PyMethodDef functions[] = {{"_run_backward", run_backward, METH_VARARGS, nullptr},
-                           {"_make_node", make_node, METH_VARARGS, nullptr},
-                           {"_attach_output", attach_output, METH_VARARGS, nullptr},
-                           {"_add_output", add_output_only, METH_VARARGS, nullptr},
-                           {"_gradient_edge", gradient_edge_of, METH_O, nullptr},
-                           {}};
+PyMethodDef functions[] = {
+    {"_run_backward", run_backward, METH_VARARGS, nullptr},
+    {"_backward_of_loss", reinterpret_cast<PyCFunction>(backward_of_loss), METH_FASTCALL, nullptr},
+    {"_make_node", make_node, METH_VARARGS, nullptr},
+    {"_attach_output", attach_output, METH_VARARGS, nullptr},
+    {"_add_output", add_output_only, METH_VARARGS, nullptr},
+    {"_gradient_edge", gradient_edge_of, METH_O, nullptr},
+    {}};
 
 }  // namespace
 

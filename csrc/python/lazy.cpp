@@ -2,15 +2,11 @@
 #include "python/common.h"
 // Python.h must come first.
 
-#include <frameobject.h>
-
-#include <map>
-#include <unordered_map>
-
 #include "compiled/specialized_function.h"
 #include "lazy/recorder.h"
 #include "python/library.h"
 #include "python/parse.h"
+#include "python/program_lines.h"
 
 namespace fl::py {
 
@@ -67,69 +63,6 @@ PyObject* arguments_object(const Call& call) {
         arguments.get(), position,
         check(PyObject_CallFunction(parameter, "iN", place, to_python(call.values[position])))));
   return arguments.release();
-}
-
-// ---------------------------------------------------------------- lines of the program
-
-struct Lines {
-  std::map<std::pair<PyObject*, int>, int> places;
-  std::vector<std::pair<PyObject*, int>> all;
-  std::unordered_map<PyObject*, bool> own;  // code of this package
-};
-Lines& lines() {
-  static auto* l = new Lines;
-  return *l;
-}
-
-bool is_own_code(PyObject* code) {
-  static const std::string package = [] {
-    Object module = own(PyImport_ImportModule("flambeau"));
-    Object file = own(PyObject_GetAttrString(module.get(), "__file__"));
-    const std::string path = PyUnicode_AsUTF8(file.get());
-    return path.substr(0, path.rfind('/') + 1);
-  }();
-  const auto at = lines().own.find(code);
-  if (at != lines().own.end()) return at->second;
-  Object file = own(PyObject_GetAttrString(code, "co_filename"));
-  const char* name = PyUnicode_AsUTF8(file.get());
-  const bool inside = name && std::string(name).compare(0, package.size(), package) == 0;
-  Py_INCREF(code);  // its address stays its own
-  return lines().own[code] = inside;
-}
-
-// The innermost line outside of this package, as a number.
-int line_of_program() {
-  if (PyGILState_GetThisThreadState() == nullptr) return -1;  // not a thread of the program
-  const WithGIL gil;                                          // backward runs without the lock
-  PyFrameObject* frame = PyThreadState_GetFrame(PyThreadState_Get());
-  int number = -1;
-  while (frame) {
-    PyObject* code = reinterpret_cast<PyObject*>(PyFrame_GetCode(frame));
-    const bool inside = is_own_code(code);
-    if (!inside) {
-      const std::pair<PyObject*, int> place{code, PyFrame_GetLasti(frame)};
-      const auto entered = lines().places.emplace(place, static_cast<int>(lines().all.size()));
-      if (entered.second) {
-        Py_INCREF(code);
-        lines().all.push_back(place);
-      }
-      number = entered.first->second;
-    }
-    Py_DECREF(code);
-    PyFrameObject* outer = inside ? PyFrame_GetBack(frame) : nullptr;
-    Py_DECREF(frame);
-    frame = outer;
-  }
-  return number;
-}
-
-// (file, line), or None.
-PyObject* line_object(int number) {
-  if (number < 0) Py_RETURN_NONE;
-  auto [code, at] = lines().all[number];
-  Object file = own(PyObject_GetAttrString(code, "co_filename"));
-  return check(
-      Py_BuildValue("(Oi)", file.get(), PyCode_Addr2Line(reinterpret_cast<PyCodeObject*>(code), at)));
 }
 
 // ---------------------------------------------------------------- graphs

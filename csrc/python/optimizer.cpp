@@ -7,7 +7,7 @@ namespace fl::py {
 
 namespace {
 
-enum Found { kComplex = 1, kOffCpu = 2, kMissing = 4 };
+enum Found { kComplex = 1, kSeveralDevices = 2, kMissing = 4 };
 
 PyObject* gather_state(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   // _gather_state(parameters, state, names) -> parameters, gradients, a list for each name, parameters
@@ -33,7 +33,9 @@ PyObject* gather_state(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
       const bool has_entry = entry && PyDict_Check(entry) && PyDict_GET_SIZE(entry) > 0;
       const TensorImpl* impl = impl_of(parameter);
       if (is_complex(impl->dtype)) position |= kComplex;
-      if (impl->device.type != DeviceType::CPU) position |= kOffCpu;
+      if (const Py_ssize_t before = PyList_GET_SIZE(parameters.get());
+          before && impl_of(PyList_GET_ITEM(parameters.get(), before - 1))->device != impl->device)
+        position |= kSeveralDevices;
       check(PyList_Append(parameters.get(), parameter));
       check(PyList_Append(gradients.get(), gradient.get()));
       if (!has_entry) check(PyList_Append(fresh.get(), parameter));

@@ -59,6 +59,10 @@ def backward(
             create_graph=create_graph,
             inputs=inputs,
         )
+    if gradient is None and inputs is None:
+        retain_graph = create_graph if retain_graph is None else retain_graph
+        if _C._backward_of_loss(self, bool(retain_graph), bool(create_graph)):
+            return
     from flambeau import autograd
 
     autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)

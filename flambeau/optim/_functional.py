@@ -9,13 +9,13 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor
-from flambeau.optim._lists import _COMPLEX, _OFF_CPU, run_update
+from flambeau.optim._lists import _COMPLEX, _SEVERAL_DEVICES, run_update
 
 Tensors = list[Tensor]
 
 
 def _run(record: str, lists: list[Any], differentiable: bool, **numbers: Any) -> None:
-    flags = _COMPLEX * any(p.is_complex() for p in lists[0]) | _OFF_CPU * any(p.device.type != "cpu" for p in lists[0])
+    flags = _COMPLEX * any(p.is_complex() for p in lists[0]) | _SEVERAL_DEVICES * (len({p.device for p in lists[0]}) > 1)
     with fl.set_grad_enabled(fl.is_grad_enabled() and differentiable):
         run_update(record, lists, flags, differentiable, **numbers)
 

@@ -19,7 +19,7 @@ from flambeau.optim.optimizer import (
     _use_grad_for_differentiable,
 )
 
-_COMPLEX, _OFF_CPU, _MISSING = 1, 2, 4  # as csrc/python/optimizer.cpp has them
+_COMPLEX, _SEVERAL_DEVICES, _MISSING = 1, 2, 4  # as csrc/python/optimizer.cpp has them
 
 
 def by_device(lists: list[list[Tensor]]) -> list[list[list[Tensor]]]:
@@ -44,7 +44,7 @@ def run_update(record: str, lists: list[list[Tensor]], flags: int, differentiabl
         update_evaluation.run(record, *lists, **numbers)
         return
     update = getattr(_ops, record)
-    for part in by_device(lists) if flags & _OFF_CPU else (lists,):
+    for part in by_device(lists) if flags & _SEVERAL_DEVICES else (lists,):
         update(*part, **numbers)
 
 

@@ -223,3 +223,13 @@ def test_numbers_that_stand_for_tensors_over_a_device_from_outside():
             assert (1.0 / (x + 1)).tolist() == [0.5] * 3
     finally:
         lazy.over("cpu")
+
+
+def test_an_optimizer_of_parameters_on_several_devices():
+    for make in (fl.optim.SGD, fl.optim.AdamW):
+        parameters = [fl.nn.Parameter(fl.ones(3, device=device)) for device in ("cpu", "lazy", "cpu", "lazy")]
+        optimizer = make(parameters, lr=0.5)
+        sum((p.cpu() * 2).sum() for p in parameters).backward()
+        optimizer.step()
+        assert [p.device.type for p in parameters] == ["cpu", "lazy", "cpu", "lazy"]
+        assert all(p.tolist() == parameters[0].tolist() != [1, 1, 1] for p in parameters)
