@@ -15,7 +15,8 @@ Tensors = list[Tensor]
 
 
 def _run(record: str, lists: list[Any], differentiable: bool, **numbers: Any) -> None:
-    flags = _COMPLEX * any(p.is_complex() for p in lists[0]) | _SEVERAL_DEVICES * (len({p.device for p in lists[0]}) > 1)
+    several = len({p.device for p in lists[0]}) > 1
+    flags = _COMPLEX * any(p.is_complex() for p in lists[0]) | _SEVERAL_DEVICES * several
     with fl.set_grad_enabled(fl.is_grad_enabled() and differentiable):
         run_update(record, lists, flags, differentiable, **numbers)
 
