@@ -36,7 +36,8 @@ void check_sparse(const char* op, const Tensor& self) {
 }
 
 Tensor sparse_coo(const Tensor& indices, const Tensor& values, IntSpan size, bool coalesced) {
-  return make(Layout::Sparse, Tensor(), indices, values, size, coalesced);
+  const bool distinct = coalesced || indices.size(1) < 2;  // one element alone is sorted and repeats nowhere
+  return make(Layout::Sparse, Tensor(), indices, values, size, distinct);
 }
 
 Tensor sparse_compressed(const Tensor& compressed, const Tensor& indices, const Tensor& values, IntSpan size,

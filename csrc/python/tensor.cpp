@@ -287,7 +287,9 @@ PyObject* tensor_is_contiguous(PyObject* self, PyObject* const* args, Py_ssize_t
                     std::string(Py_TYPE(args[0])->tp_name));
       format = memory_format_value(args[0]);
     }
-    return PyBool_FromLong(unwrap(self).is_contiguous(format));
+    const Tensor& t = unwrap(self);
+    const bool coordinates = t->sparse && layout_of(t) == Layout::Sparse;
+    return PyBool_FromLong(!coordinates && t.is_contiguous(format));
   });
 }
 PyObject* tensor_bool_method(PyObject* self, bool (*test)(DType)) {

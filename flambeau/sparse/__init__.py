@@ -4,6 +4,7 @@ construction.py   making sparse tensors and taking them apart
 kernels.py        what operators do with them, written on their parts
 factories.py      zeros, and tensors like other sparse ones
 products.py       products beyond mm: layers, sums with products, triangular systems
+complex_parts.py  complex elements as pairs of numbers, and back
 methods.py        methods that only they have
 semi_structured.py  matrices of which two of every four elements are there
 """
@@ -15,7 +16,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C, _ops
 from flambeau._C import Tensor
-from flambeau.sparse import construction, factories, kernels, products, selecting, summing  # noqa: F401 (registers kernels)
+from flambeau.sparse import complex_parts, construction, factories, kernels, products, selecting, summing  # noqa: F401 (registers kernels)
 from flambeau.sparse.construction import (
     coalesce,
     coordinates,
@@ -75,9 +76,15 @@ def sampled_addmm(
     """beta * input + alpha * (mat1 @ mat2) at the coordinates of a sparse input only."""
     if not is_sparse(input):
         raise RuntimeError("[sampled_addmm] expected a sparse input, got a strided one")
-    rows, columns = coordinates(input)
-    products = _ops._sparse_dots(rows, columns, mat1, mat2.t())
-    result = with_values(input, _ops._sparse_values(input) * beta + products * alpha)
+    *batch, rows, columns = coordinates(input)
+    other = mat2.mT
+    if batch:  # one product of all rows with all columns, of which those of the same matrix are asked for
+        item = construction.flat_places(fl.stack(batch), input.shape[:-2])
+        rows, columns = rows + item * input.shape[-2], columns + item * input.shape[-1]
+        mat1, other = mat1.reshape(-1, mat1.shape[-1]), other.reshape(-1, other.shape[-1])
+    products = _ops._sparse_dots(rows, columns, mat1, other)
+    values = _ops._sparse_values(input)
+    result = with_values(input, values * beta + (products * alpha).reshape(values.shape))
     return result if out is None else out.copy_(result)
 
 

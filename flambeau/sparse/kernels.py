@@ -121,6 +121,16 @@ def like_layout(t: Tensor, other: Tensor) -> Tensor:
     return compressed_form(to_coo(t), other.layout, block_of(other), t.dim() - sparse_dims(t))
 
 
+def with_places_of(t: Tensor, other: Tensor) -> Tensor:
+    """The compressed tensor with its places in the dtype of those of another."""
+    dtype = _ops._sparse_indices(other).dtype
+    if _ops._sparse_indices(t).dtype == dtype:
+        return t
+    starts, indices = _ops._sparse_starts(t).to(dtype), _ops._sparse_indices(t).to(dtype)
+    columns, blocked = t.layout in COLUMNS, t.layout in BLOCKED
+    return _ops._sparse_compressed(starts, indices, _ops._sparse_values(t), t.shape, columns, blocked)
+
+
 # ---------------------------------------------------------------------------------------------- arithmetic
 
 
@@ -134,8 +144,8 @@ def add(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     same_shape("add", self, other)
     layout = self.layout
     if layout is not _C.sparse_coo or other.layout is not _C.sparse_coo:
-        total = add(to_coo(self), to_coo(other), alpha=alpha)
-        return like_layout(total, self)
+        total = like_layout(add(to_coo(self), to_coo(other), alpha=alpha), self)
+        return total if layout is _C.sparse_coo else with_places_of(total, self)
     (i, v), (j, w) = parts(self), parts(other)
     if i.shape[0] != j.shape[0]:
         raise RuntimeError(f"[add] expected as many sparse dimensions, got {i.shape[0]} and {j.shape[0]}")
@@ -259,6 +269,12 @@ kernel("sub_.Tensor", "subtract_.Tensor")(writes(sub))
 kernel("mul_.Tensor", "multiply_.Tensor")(writes(mul))
 kernel("div_.Tensor", "divide_.Tensor", "true_divide_.Tensor")(writes(div))
 kernel("floor_divide_")(writes(floor_divide))
+kernel("add.Tensor_out")(writes_out(add))
+kernel("sub.Tensor_out", "subtract.Tensor_out")(writes_out(sub))
+kernel("mul.Tensor_out", "multiply.Tensor_out")(writes_out(mul))
+kernel("div.Tensor_out", "divide.Tensor_out", "true_divide.Tensor_out")(writes_out(div))
+kernel("div.Tensor_mode_out", "divide.Tensor_mode_out")(writes_out(div_mode))
+kernel("floor_divide.out")(writes_out(floor_divide))
 
 
 def neg(self: Tensor) -> Tensor:
@@ -281,6 +297,7 @@ def pow(self: Tensor, exponent: Any) -> Tensor:
 
 
 kernel("pow_.Tensor_Tensor")(writes(pow))
+kernel("pow.Tensor_Tensor_out")(writes_out(pow))
 
 
 def keeps_zero(name: str) -> None:
@@ -415,7 +432,7 @@ def mm(self: Tensor, mat2: Tensor) -> Tensor:
     check_product("mm", self, mat2)
     if is_sparse(self) and is_sparse(mat2):
         product = mm_sparse(self, mat2)
-        return like_layout(product, self)
+        return to_compressed(product, _C.sparse_csr) if self.layout is _C.sparse_csc else like_layout(product, self)
     if is_sparse(self):
         (rows, columns), values = parts(self)
         return _ops._sparse_mm(rows, columns, values, mat2, self.shape[0])
@@ -471,6 +488,8 @@ def matmul(self: Tensor, other: Tensor) -> Tensor:
 def addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     product = mm(mat1, mat2)
     product = product if alpha == 1 else product * alpha
+    if beta == 0:  # what self holds, NaN as well, takes no part
+        return product
     if is_sparse(self) == is_sparse(product):
         return (self if beta == 1 else self * beta) + product
     dense, sparse = (product, self * beta) if is_sparse(self) else (self * beta, product)
@@ -612,7 +631,8 @@ def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     start = start + self.shape[dim] if start < 0 else start
     if not 0 <= start <= start + length <= self.shape[dim]:
         raise RuntimeError(f"[narrow_copy] expected a range within {self.shape[dim]}, got {start} and {length}")
-    return self.index_select(dim, fl.arange(start, start + length, device=self.device))
+    chosen = self.index_select(dim, fl.arange(start, start + length, device=self.device))
+    return coalesce(chosen) if _ops._sparse_is_coalesced(to_coo(self)) else chosen
 
 
 @kernel("cat")
@@ -724,6 +744,8 @@ def empty_like(self: Tensor, *, layout: Any = None, memory_format: Any = None, *
             f"[empty_like] expected the layout {self.layout} of the tensor, got {layout}: empty_like with different sparse "
             "layout is not supported; use zeros_like, or to_sparse(layout=) of the tensor"
         )
+    if self.layout in COMPRESSED:  # elements in the same places, whose values are anything
+        return with_values(self, fl.empty_like(_ops._sparse_values(self), **options))
     return zeros_like(self, layout=layout, **options)
 
 
@@ -747,16 +769,6 @@ def zeros_like(self: Tensor, *, dtype: Any = None, layout: Any = None, device: A
     return _ops._sparse_compressed(
         fl.zeros_like(starts, device=device), plain, stored, self.shape, layout in COLUMNS, layout in BLOCKED
     )
-
-
-@kernel("index.Tensor")
-def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    indexed = [(dim, i) for dim, i in enumerate(indices) if i is not None]
-    if len(indexed) == 1 and indexed[0][1].dim() == 1:
-        dim, places = indexed[0]
-        places = places.nonzero().squeeze(1) if places.dtype == _C.bool else places
-        return self.index_select(dim, fl.where(places < 0, places + self.shape[dim], places))
-    raise NotImplementedError("[index] expected one vector of indices for a sparse tensor, got others")
 
 
 # ---------------------------------------------------------------------------------------------- optimizer steps

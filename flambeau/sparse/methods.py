@@ -142,6 +142,15 @@ def sparse_resize_and_clear_(self: Tensor, size: Sequence[int], sparse_dim: int,
     return _ops._sparse_assign_(self, construction.empty_coo(size, sparse_dim, self.dtype, self.device))
 
 
+def resize_as_sparse_(self: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+    """The size and the sparse dimensions of another tensor; elements stay as long as they fit."""
+    _coo("resize_as_sparse_", self)
+    dims = sparse_dim(the_template)
+    if self.shape == the_template.shape and sparse_dim(self) == dims:
+        return self
+    return sparse_resize_(self, the_template.shape, dims, the_template.dim() - dims)
+
+
 def to_sparse(self: Tensor, *args: Any, **options: Any) -> Tensor:
     return construction.to_sparse(self, *args, **options)
 

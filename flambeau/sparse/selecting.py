@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import flambeau as fl
-from flambeau import _ops
+from flambeau import _C, _ops
 from flambeau._C import Tensor
 from flambeau.sparse.construction import parts, to_coo
 from flambeau.sparse.kernels import kernel, wrapped
@@ -37,3 +39,13 @@ def index_select(self: Tensor, dim: int, index: Tensor) -> Tensor:
     rows = indices[:, taken]
     rows = fl.cat([rows[:dim], target.unsqueeze(0), rows[dim + 1 :]])
     return _ops._sparse_coo(rows, values.index_select(0, taken), size)
+
+
+@kernel("index.Tensor")
+def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    indexed = [(dim, i) for dim, i in enumerate(indices) if i is not None]
+    if len(indexed) == 1 and indexed[0][1].dim() == 1:
+        dim, places = indexed[0]
+        places = places.nonzero().squeeze(1) if places.dtype == _C.bool else places
+        return self.index_select(dim, fl.where(places < 0, places + self.shape[dim], places))
+    raise NotImplementedError("[index] expected one vector of indices for a sparse tensor, got others")

@@ -13,8 +13,8 @@ import flambeau as fl
 from flambeau import _C, _ops
 from flambeau._C import Tensor
 from flambeau.autograd.function import Function
-from flambeau.sparse.construction import coalesce, is_sparse, parts
-from flambeau.sparse.kernels import kernel, wrapped
+from flambeau.sparse.construction import BLOCKED, coalesce, is_sparse, parts
+from flambeau.sparse.kernels import kernel, like_layout, wrapped
 
 
 def sum_of_elements(self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -32,13 +32,16 @@ def sum_of_elements(self: Tensor, dim: Any = None, keepdim: bool = False, *, dty
     elif not (values.is_floating_point() or values.is_complex()):
         values = values.long()
     remaining = [d for d in range(split) if d not in gone]
-    if not remaining and not keepdim:
-        return values.sum(0)
+    compressed = keepdim and self.layout is not _C.sparse_coo
+    if not remaining and not compressed:
+        total = values.sum(0)
+        return total.reshape([1] * split + list(total.shape)) if keepdim else total
     rows, size = indices[remaining], [self.shape[d] for d in remaining]
     if keepdim:
         rows = fl.stack([indices[d] if d not in gone else fl.zeros_like(indices[d]) for d in range(split)])
         size = [1 if d in gone else self.shape[d] for d in range(split)]
-    return coalesce(_ops._sparse_coo(rows, values, [*size, *values.shape[1:]]))
+    total = coalesce(_ops._sparse_coo(rows, values, [*size, *values.shape[1:]]))
+    return like_layout(total, self) if compressed and self.layout not in BLOCKED else total
 
 
 class SumOfAll(Function):

@@ -59,6 +59,7 @@ def pca_lowrank(
         raise ValueError(f"[pca_lowrank] expected niter that is not negative, got {niter}")
     if not center:
         return fl.svd_lowrank(A, q, niter)
+    A = A.to_dense()  # without its means it has few zeros
     return fl.svd_lowrank(fl.sub(A, fl.mean(A, -2, keepdim=True)), q, niter)
 
 
@@ -80,6 +81,7 @@ def lobpcg(
     *rest: Any,
 ) -> Sequence[fl.Tensor]:
     """The k largest (or smallest) eigenpairs of A x = w B x. The dense problem is solved directly, to full accuracy."""
+    A, B = A.to_dense(), None if B is None else B.to_dense()
     if k is None:
         k = 1 if X is None else X.size(-1)
     size = A.size(-1)

@@ -317,7 +317,7 @@ def triangular_solve(
         )
     factor = A.transpose(-1, -2) if transpose else A
     solution = fl.linalg.solve_triangular(factor, self, upper=upper != transpose, unitriangular=unitriangular)
-    return solution, A.expand((*solution.shape[:-2], *A.shape[-2:])).clone()
+    return solution, A.to_dense().expand((*solution.shape[:-2], *A.shape[-2:])).clone()
 
 
 @composite("linalg_tensorinv", out=True)
