@@ -186,7 +186,9 @@ def _to_sparse(names: str) -> None:
 
 
 _of_sparse(RuntimeError, "coalesce indices values is_coalesced col_indices crow_indices ccol_indices row_indices")
-_of_sparse(NotImplementedError, "_coalesced_ _indices _nnz _values sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_")
+_of_sparse(
+    NotImplementedError, "_coalesced_ _indices _nnz _values sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_"
+)
 _to_sparse("to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc sparse_mask")
 
 

@@ -59,7 +59,9 @@ def test_sums_of_all_dimensions_that_are_kept_are_dense():
 
 
 def test_sums_keep_small_places():
-    x = fl.sparse_csr_tensor(fl.tensor([0, 1, 2], dtype=fl.int32), fl.tensor([1, 0], dtype=fl.int32), fl.ones(2), (2, 2))
+    x = fl.sparse_csr_tensor(
+        fl.tensor([0, 1, 2], dtype=fl.int32), fl.tensor([1, 0], dtype=fl.int32), fl.ones(2), (2, 2)
+    )
     assert (x + x).crow_indices().dtype is fl.int32
 
 
