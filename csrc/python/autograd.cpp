@@ -262,12 +262,21 @@ PyGetSetDef getset[] = {
      "The same elements without history. Writes to it are not seen by autograd; detach() is safer.", nullptr},
     {}};
 
+// Raises inside of a function that a transform was given, whose tensors have gradients of the transform.
+void refuse_inside_transforms(const char* method, const char* instead) {
+  const Object module = own(PyImport_ImportModule("flambeau.autograd.transforming"));
+  own(PyObject_CallMethod(module.get(), "refuse", "ss", method, instead));
+}
 PyObject* requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     const Py_ssize_t total = nargs + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
     FL_CHECK_KIND(total == 0 || PyBool_Check(args[0]), Type, "[requires_grad_] expected a bool, got ",
                   std::string(Py_TYPE(args[0])->tp_name));
-    autograd::set_requires_grad(unwrap(self), total == 0 || args[0] == Py_True);
+    const bool wanted = total == 0 || args[0] == Py_True;
+    if (wanted && autograd::wants_grad(unwrap(self)))  // of a tensor of its own the function may ask it
+      refuse_inside_transforms("Tensor.requires_grad_()",
+                               "Call it outside, or transform a function of this tensor.");
+    autograd::set_requires_grad(unwrap(self), wanted);
     return Py_NewRef(self);
   });
 }
@@ -280,6 +289,8 @@ PyObject* forget_accumulator(PyObject* self, PyObject*) {
 PyObject* retain_grad(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const Tensor t = unwrap(self);
+    refuse_inside_transforms("Tensor.retain_grad()",
+                             "Return the tensor as well, or transform a function of it.");
     autograd::retain_grad(t);
     Py_RETURN_NONE;
   });

@@ -255,7 +255,7 @@ bool wants_grad(const Operator& op, PyObject* const* keyword_args, PyObject* kwn
 
 PyObject* mark_requires_grad(PyObject* result) {
   Object wrapped = own(result);
-  return PyObject_CallMethod(wrapped.get(), "requires_grad_", nullptr);
+  return PyObject_SetAttrString(wrapped.get(), "requires_grad", Py_True) ? nullptr : wrapped.release();
 }
 
 // A function over lists that works in place (_foreach_add_) returns the list that it was called with.

@@ -137,6 +137,8 @@ def call(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if hook is NULL:
         raise UserError(TypeError(f"'{real_type(function).__name__}' object is not callable"))
     wrapped = getattr(function, "__wrapped__", None)
+    if "_torchdynamo_inline" in getattr(function, "__dict__", ()):  # a scripted function, by what it was scripted from
+        return call(tracer, attributes.load(tracer, function, "_torchdynamo_inline"), args, kwargs)
     if cls is weakref.ReferenceType and not args and id(function) in tracer.outside.known:
         return _call_weak_reference(tracer, function)
     if cls is _CACHED and isinstance(wrapped, types.FunctionType):
@@ -240,7 +242,7 @@ def inline(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
         if state.get("_dynamo_disable"):
             raise Unsupported(breaks.DISABLED, function.__qualname__)
         if state.get("_dynamo_allow_in_graph"):
-            return tracer.builder.call_function(function, args, kwargs)
+            return _call_in_graph(tracer, function, args, kwargs)
     if tracer.depth > config.max_depth:
         raise Unsupported(breaks.RECURSION, function.__qualname__)
     code = function.__code__
@@ -257,6 +259,30 @@ def inline(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     if code.co_flags & 0x20:
         return TracedGenerator(tracer, frame)
     return frame.call()
+
+
+def _call_in_graph(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
+    """A function that is one node of the graph. Of a dataclass among its arguments the graph has the fields."""
+    given = [*args, *kwargs.values()]
+    fields = [vars(v) if dataclasses.is_dataclass(v) and not isinstance(v, type) else None for v in given]
+    if not any(fields):
+        return tracer.builder.call_function(function, args, kwargs)
+    classes = [type(v) for v in given]
+
+    def with_fields(*values: Any) -> Any:
+        rest, whole = list(values), []
+        for cls, names in zip(classes, fields):
+            if names is None:
+                whole.append(rest.pop(0))
+                continue
+            whole.append(object.__new__(cls))
+            for name in names:
+                object.__setattr__(whole[-1], name, rest.pop(0))
+        return function(*whole[: len(args)], **dict(zip(kwargs, whole[len(args) :])))
+
+    with_fields.__name__ = function.__name__
+    flat = [x for v, names in zip(given, fields) for x in ([v] if names is None else names.values())]
+    return tracer.builder.call_function(with_fields, tuple(flat), {})
 
 
 def call_tensor_method(tracer: Tracer, name: str, args: Args, kwargs: Kwargs) -> Any:

@@ -282,11 +282,12 @@ class Unit:
             except UserError as error:
                 _C._set_grad_enabled(grad)
                 record = self._break(breaks.EXCEPTION, type(error.exception).__name__, frame)
-                if frame.step in breaks_at:
+                step = _outside_contexts(tracer, frame.step)
+                if step in breaks_at:
                     raise SkipFrame("the program raises") from None
                 if self.settings.fullgraph:
                     raise SkipFrame("the program raises") from None
-                breaks_at = {frame.step: record}
+                breaks_at = {step: record}
                 continue
             _C._set_grad_enabled(grad)
             try:
@@ -354,7 +355,7 @@ class Unit:
         if refuse and self.settings.report is None:
             on_data = tracer.builder.module_paths is not None and stop.record in (breaks.BRANCH, breaks.TENSOR_VALUE)
             raise (breaks.GuardOnDataDependentSymNode if on_data else GraphBreakError)(record)
-        step = frame.raised_at[-1] if frame.raised_at else frame.step
+        step = _outside_contexts(tracer, frame.raised_at[-1] if frame.raised_at else frame.step)
         if step in before or step == 0:
             raise SkipFrame(f"{record.record.title} {record.detail}")
         return {step: record}
@@ -515,6 +516,11 @@ class Unit:
             resume = unit.compiled
         self.resumes[key] = resume
         return resume
+
+
+def _outside_contexts(tracer: Tracer, step: int) -> int:
+    """Where a break at a step is made: contexts that filter warnings are entered in Python when the graph breaks inside."""
+    return tracer.modes.caught_warnings[0] if tracer.modes.caught_warnings else step
 
 
 def _parameter_count(code: types.CodeType) -> int:

@@ -272,6 +272,8 @@ def _any_all(stop: bool) -> Callable[..., bool]:
 
 
 def _extreme(symbol: str, function: Any) -> Callable[..., Any]:
+    sizes = {min: fl.sym_min, max: fl.sym_max}
+
     def run(tracer: Tracer, *args: Any, key: Any = None, **kwargs: Any) -> Any:
         if len(args) == 1:
             items = list(iterable_list(tracer, args[0]))
@@ -286,7 +288,11 @@ def _extreme(symbol: str, function: Any) -> Callable[..., Any]:
         for item in items[1:]:
             item_key = item if key is None else call(tracer, key, (item,), {})
             better = compare(tracer, symbol, item_key, best_key)
-            if type(better) is TracedTensor and key is None and tracer.builder.sizes.mode.allows_scalars:
+            if (
+                type(better) is SymBool and better.hint is None and key is None
+            ):  # no size is known: not to be decided here
+                best = best_key = sizes[function](item, best)
+            elif type(better) is TracedTensor and key is None and tracer.builder.sizes.mode.allows_scalars:
                 best = best_key = tracer.builder.call_function(fl.where, (better, item, best), {})
             elif truth(tracer, better):
                 best, best_key = item, item_key
@@ -541,7 +547,7 @@ def _warn(tracer: Tracer, message: Any, category: Any = None, stacklevel: Any = 
     frame = tracer.frame
     for _ in range(max(int(stacklevel), 1) - 1):
         frame = frame.parent if frame is not None else None
-    strict = any(entry[0] == "error" for entry in warnings.filters)
+    strict = tracer.modes.caught_warnings or any(entry[0] == "error" for entry in warnings.filters)
     if frame is None or strict or source is not None or type(message) is not str or not isinstance(kind, type):
         raise Unsupported(breaks.UNKNOWN_CALL, "warnings.warn")
     names, filename, line = frame.globals, frame.code.co_filename, frame.line()
@@ -551,6 +557,23 @@ def _warn(tracer: Tracer, message: Any, category: Any = None, stacklevel: Any = 
         warnings.warn_explicit(text, kind, filename, line, names.get("__name__") or "<unknown>", registry)
 
     tracer.effects.printed.append(Printed(warn, (message,), {}))
+
+
+def _catch_warnings(tracer: Tracer, owner: Any) -> Any:
+    """warnings.catch_warnings: a warning that the program gives inside breaks the graph, so nothing is there to be caught."""
+    tracer.modes.caught_warnings.append(tracer.root.step)
+    return [] if attributes.load(tracer, owner, "_record") else None
+
+
+def _release_warnings(tracer: Tracer, owner: Any, *error: Any) -> None:
+    if not tracer.modes.caught_warnings:  # the context was entered in Python
+        raise Unsupported(breaks.CONTEXT, "catch_warnings")
+    tracer.modes.caught_warnings.pop()
+
+
+def _filter_warnings(tracer: Tracer, *args: Any, **kwargs: Any) -> None:
+    if not tracer.modes.caught_warnings:  # what lasts longer than the call
+        raise Unsupported(breaks.UNKNOWN_CALL, "warnings.simplefilter")
 
 
 def _gather_state(tracer: Tracer, parameters: Any, state: Any, names: Any) -> Any:
@@ -698,7 +721,9 @@ def _build_special() -> dict[int, Callable[..., Any]]:
         (compiler.is_exporting, _is_exporting), (_symbolic_trace.is_fx_tracing, _is_exporting),
         (fl.cond, subgraphs.cond), (fl.while_loop, subgraphs.while_loop), (fl._higher_order_ops.map, subgraphs.map_slices),
         (fl._higher_order_ops.scan, subgraphs.scan),
-        (warnings.warn, _warn), (logging.getLogger, _logger),
+        (warnings.warn, _warn), (warnings.simplefilter, _filter_warnings), (warnings.filterwarnings, _filter_warnings),
+        (warnings.catch_warnings.__enter__, _catch_warnings), (warnings.catch_warnings.__exit__, _release_warnings),
+        (logging.getLogger, _logger),
         *((getattr(logging.Logger, name), _log(getattr(logging, name.upper())))
           for name in "debug info warning error critical".split()),
         (builtins.__build_class__, classes.build_class), (dataclasses.dataclass, classes.make_dataclass),

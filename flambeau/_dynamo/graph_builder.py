@@ -7,6 +7,7 @@ import enum
 import linecache
 import operator
 import os
+import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -245,6 +246,9 @@ class GraphBuilder:
                 self.add_node(op, target, args, kwargs)
                 self.tracer.effects.impure = True
             return known
+        writes = writes or (
+            result is None and isinstance(target, types.FunctionType)
+        )  # one that was allowed in the graph
         if not isinstance(result, (_C.Tensor, tuple, list)) and not (result is None and writes):
             raise Unsupported(breaks.UNKNOWN_CALL, f"{name} returns {type(result).__name__}")
         node = self.add_node(op, target, args, kwargs)

@@ -17,4 +17,6 @@ class Modes:
     function_modes: list[Any] = field(default_factory=list)  # __torch_function__ modes that the program entered
     overrides_disabled: str = ""  # or "subclasses", or "all"
     refuse_breaks: list[bool] = field(default_factory=list)  # values of error_on_graph_break(), innermost last
+    # Contexts of warnings.catch_warnings that the program is in: the steps of the root at which it entered them.
+    caught_warnings: list[int] = field(default_factory=list)
     asked_if_compiling: bool = False

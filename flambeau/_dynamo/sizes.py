@@ -19,7 +19,7 @@ from flambeau._subclasses.fake_data import new_number
 from flambeau._subclasses.fake_tensor import FakeTensorMode
 from flambeau.ops.symbolic.condition import Condition
 from flambeau.ops.symbolic.expr import Atom, Expr, single_symbol
-from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt
+from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt, sym_max, sym_min
 from flambeau.ops.symbolic.printing import python_condition, python_text
 from flambeau.ops.symbolic.shape_env import _PACKAGE, ShapeEnv, user_line
 
@@ -203,7 +203,7 @@ class Sizes:
         parts = [self._node(arg) for arg in atom.args]
         if atom.kind == "floordiv":
             return self._call(operator.floordiv, *parts)
-        return self._call(min if atom.kind == "min" else max, *parts)
+        return self._call(sym_min if atom.kind == "min" else sym_max, *parts)
 
     def condition(self, condition: Condition) -> Any:
         """The graph node of a condition."""

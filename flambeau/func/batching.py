@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import flambeau as fl
 from flambeau import _C
 from flambeau._C import Tensor
-from flambeau.autograd.transforming import call_inside
+from flambeau.autograd.transforming import call_inside, refuse
 from flambeau.utils import _pytree as pytree
 from flambeau.utils._python_dispatch import TorchDispatchMode
 
@@ -57,6 +57,10 @@ class Batched(Tensor):
         return _by_own_rule(function, args)
 
     tolist = numpy = __array__ = _refuse
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        refuse("Tensor.requires_grad_()", "Transform a function of this tensor instead.")
+        return super().requires_grad_(requires_grad)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"BatchedTensor(lvl={self.level}, bdim={self.axis}, value={self.value!r})"
@@ -144,6 +148,8 @@ def _by_own_rule(function: Any, args: tuple[Any, ...]) -> Any:
         out, where = returned
         flat, spec = pytree.tree_flatten(out)
         try:
+            if isinstance(where, (tuple, list, dict)) and not isinstance(out, type(where)):
+                raise ValueError(f"[vmap] expected out_dims of the structure of {type(out).__name__}, got {where!r}")
             outs = _matched(where, out, "out_dims")
         except ValueError as error:
             raise RuntimeError(

@@ -20,10 +20,13 @@ from flambeau.utils import _pytree as pytree
 class _level:
     """Inside a transformation: what backward does is recorded for the levels around it, unless they are in no_grad."""
 
+    def __init__(self, with_hooks: bool = False) -> None:
+        self.with_hooks = with_hooks  # whether tensors may be saved by hooks
+
     def __enter__(self) -> _level:
-        if transforming.hooks[0]:
+        if transforming.hooks[0] and not self.with_hooks:
             raise RuntimeError(transforming.NO_HOOKS)
-        transforming.levels[0] += 1
+        transforming.levels[0] += not self.with_hooks
         self.recorded = fl.is_grad_enabled()
         self.mode = fl.enable_grad()
         self.mode.__enter__()
@@ -35,7 +38,7 @@ class _level:
 
     def __exit__(self, *error: Any) -> None:
         self.mode.__exit__(*error)
-        transforming.levels[0] -= 1
+        transforming.levels[0] -= not self.with_hooks
 
 
 def _fresh(tree: Any) -> Any:
@@ -44,7 +47,7 @@ def _fresh(tree: Any) -> Any:
     def one(x: Any) -> Any:
         if not isinstance(x, Tensor) or not (x.is_floating_point() or x.is_complex()):
             return x
-        return x.view_as(x) if x.requires_grad else same_value(x).requires_grad_()
+        return x.view_as(x) if x.requires_grad else Tensor.requires_grad_(same_value(x))
 
     return pytree.tree_map(one, tree)
 
@@ -325,7 +328,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     (tensor(0.), tensor(2.))
     """
     _check_primals(primals, tangents)
-    with _level() as level:
+    with _level(with_hooks=True) as level:
         roots = _fresh(primals)
         inputs = _tensors(roots)
         out = call_inside(func, *pytree.tree_map(_writable, roots))
