@@ -134,7 +134,9 @@ def numbers(measured: dict[str, Any], drawn: dict[str, Rows]) -> str:
             f"| `import` | **{ours['import_s']:.2f} s** / {theirs['import_s']:.1f} s |",
             f"| step time on an H200, best modes, {len(gpu)} programs, against the better of PyTorch and JAX | **{mean(gpu.values()):.2f}** |",
             "",
-            "Measured in one run on {processor} ({date}); the last row on one NVIDIA H200.".format(**measured["machine"]),
+            "Measured in one run on {processor} ({date}); the last row on one NVIDIA H200.".format(
+                **measured["machine"]
+            ),
         ]
     )
 

@@ -263,11 +263,11 @@ def inline(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _call_in_graph(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function that is one node of the graph. Of a dataclass among its arguments the graph has the fields."""
-    given = [*args, *kwargs.values()]
-    fields = [vars(v) if dataclasses.is_dataclass(v) and not isinstance(v, type) else None for v in given]
+    values = [*args, *kwargs.values()]
+    fields = [vars(v) if dataclasses.is_dataclass(v) and not isinstance(v, type) else None for v in values]
     if not any(fields):
         return tracer.builder.call_function(function, args, kwargs)
-    classes = [type(v) for v in given]
+    classes = [type(v) for v in values]
 
     def with_fields(*values: Any) -> Any:
         rest, whole = list(values), []
@@ -281,7 +281,7 @@ def _call_in_graph(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) ->
         return function(*whole[: len(args)], **dict(zip(kwargs, whole[len(args) :])))
 
     with_fields.__name__ = function.__name__
-    flat = [x for v, names in zip(given, fields) for x in ([v] if names is None else names.values())]
+    flat = [x for v, names in zip(values, fields) for x in ([v] if names is None else names.values())]
     return tracer.builder.call_function(with_fields, tuple(flat), {})
 
 

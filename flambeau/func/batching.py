@@ -58,7 +58,7 @@ class Batched(Tensor):
 
     tolist = numpy = __array__ = _refuse
 
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+    def requires_grad_(self, requires_grad: bool = True) -> Batched:
         refuse("Tensor.requires_grad_()", "Transform a function of this tensor instead.")
         return super().requires_grad_(requires_grad)
 
