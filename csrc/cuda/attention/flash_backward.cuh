@@ -109,6 +109,20 @@ __device__ __forceinline__ void put_scores(const Args& a, int batch, int head, i
     }
 }
 
+// Gradients of weights that dropout zeroed are zero; `row` and `column` are those of the lane's first
+// element.
+template <class K, int kM, int kN>
+__device__ __forceinline__ void drop_gradients(const Args& a, int batch, int head, int row, int column,
+                                               float (&d)[kM][kN][4]) {
+  if constexpr (K::kDrops) {
+    if (a.keep) {
+      uint32_t kept_bits[kM];
+      read_kept<false, kM, kN>(a, batch, head, row, column, kept_bits);
+      drop(d, kept_bits, a.kept_factor);
+    }
+  }
+}
+
 template <class K>
 __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of_queries(const Args a) {
   using Memory = BackwardMemory<K>;
@@ -164,13 +178,7 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads) flash_gradient_of
       if (kMasked || at + kPart > a.keys || (a.causal && at + kPart - 1 > mine))
         hide<kMasked, false>(a, mask_of(a, batch, head), scale, mine + lane / 4, at + lane % 4 * 2, s);
       finish<K, 0>(d);
-      if constexpr (K::kDrops) {
-        if (a.keep) {
-          uint32_t kept_bits[kM];
-          read_kept<false, kM, kN>(a, batch, head, mine + lane / 4, at + lane % 4 * 2, kept_bits);
-          drop(d, kept_bits, a.kept_factor);
-        }
-      }
+      drop_gradients<K>(a, batch, head, mine + lane / 4, at + lane % 4 * 2, d);
 #pragma unroll
       for (int m = 0; m < kM; ++m)
 #pragma unroll
@@ -257,6 +265,20 @@ __device__ __forceinline__ void start_sums_of_kept(const Args& a, float (&c)[kM]
   start_sums<K>(c, w, b);
 }
 
+// Gradients of scores: weights times gradients of weights, less the products of outputs in shared memory.
+template <int kM, int kN>
+__device__ __forceinline__ void multiply_gradients(float (&s)[kM][kN][4], const float (&d)[kM][kN][4],
+                                                   uint32_t products) {
+#pragma unroll
+  for (int n = 0; n < kN; ++n) {
+    const float2 product = matrix::get_shared_pair(products + n * 8 * 4);
+#pragma unroll
+    for (int m = 0; m < kM; ++m)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) s[m][n][e] *= d[m][n][e] - (e % 2 ? product.y : product.x);
+  }
+}
+
 template <class K>
 __global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D <= 64 ? 3 : 1)
     flash_gradient_of_keys(const Args a) {
@@ -321,14 +343,7 @@ __global__ void __launch_bounds__(BackwardMemory<K>::kThreads, K::kGroup&& K::D 
       finish<K, 1>(d);
       if constexpr (K::kDrops)
         if (a.keep) drop(d, kept_bits, a.kept_factor);
-#pragma unroll
-      for (int n = 0; n < kN; ++n) {
-        const float2 product = matrix::get_shared_pair(numbers + (kBlock + part + n * 8 + lane % 4 * 2) * 4);
-#pragma unroll
-        for (int m = 0; m < kM; ++m)
-#pragma unroll
-          for (int e = 0; e < 4; ++e) s[m][n][e] *= d[m][n][e] - (e % 2 ? product.y : product.x);
-      }
+      multiply_gradients(s, d, numbers + (kBlock + part + lane % 4 * 2) * 4);
       start_sums<K>(of_key, s, queries);
       finish<K, 0>(of_value);
       finish<K, 0>(of_key);
