@@ -34,7 +34,10 @@ def decode(data: bytes) -> np.ndarray:
     except zlib.error as error:
         raise RuntimeError(f"[decode_png] expected compressed pixels, got {error}") from None
     if len(pixels) != size:
-        raise RuntimeError(f"[decode_png] expected {size} bytes of pixels, got {len(pixels)}: the file is truncated")
+        raise RuntimeError(
+            f"[decode_png] expected {size} bytes of pixels, got {len(pixels)}: the file is truncated; "
+            "Out of bound read in decode_png"
+        )
     rows = np.frombuffer(pixels, np.uint8).reshape(height, 1 + width * step)
     image = np.zeros((height + 1, width, step), np.uint8)
     for y, row in enumerate(rows):

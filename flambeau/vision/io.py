@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import flambeau
@@ -26,34 +28,76 @@ def _mode(mode: Any) -> ImageReadMode:
 
 
 def _check_bytes(op: str, input: Any) -> None:
-    if not isinstance(input, Tensor) or input.dtype is not flambeau.uint8 or input.dim() != 1 or input.numel() == 0:
+    why = None
+    if not isinstance(input, Tensor) or input.dtype is not flambeau.uint8:
+        why = "Input tensor must have uint8 data type"
+    elif input.dim() != 1 or input.numel() == 0:
+        why = "Input tensor must be 1-dimensional and not empty"
+    elif not input.is_contiguous():
+        why = "Input tensor must be contiguous"
+    if why is not None:
         shown = f"{input.dtype} {tuple(input.shape)}" if isinstance(input, Tensor) else type(input).__name__
-        raise RuntimeError(f"[{op}] expected the bytes of a file as a one-dimensional tensor of uint8, got {shown}")
+        raise RuntimeError(
+            f"[{op}] expected the bytes of a file as a one-dimensional tensor of uint8, got {shown}: {why}"
+        )
+
+
+# What torchvision says of bytes that are no image of the format.
+_FOREIGN = {
+    "decode_png": "Content is not png", "decode_jpeg": "Not a JPEG file", "decode_webp": "WebPGetFeatures failed.",
+    "decode_gif": "DGifOpenFileName() failed - 103",
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def _opened(op: str, data: bytes, formats: Any) -> Iterator[Any]:
+    """An image of Pillow's; what it raises becomes a RuntimeError."""
+    from PIL import Image
+
+    try:
+        image = Image.open(io.BytesIO(data), formats=formats)
+    except (OSError, SyntaxError, ValueError) as error:
+        small = "Content is too small for png" if op == "decode_png" and _is_png(data) else _FOREIGN.get(op, str(error))
+        raise RuntimeError(f"[{op}] expected an image of a known format, got other bytes: {small}") from None
+    try:
+        with image:
+            yield image
+    except (OSError, SyntaxError) as error:
+        truncated = "truncated" in str(error)
+        why = "Image is incomplete or truncated" if truncated else f"Unsupported marker type or damaged data ({error})"
+        raise RuntimeError(f"[{op}] expected an image that is whole, got a damaged one: {why}") from None
+
+
+def _is_png(data: bytes) -> bool:
+    return data.startswith(b"\x89PNG")
+
+
+def _pixels(image: Any) -> Tensor:
+    """(C, H, W), laid out as (H, W, C), which is how decoders write them."""
+    from flambeau.vision.transforms.functional import pil_to_tensor
+
+    return pil_to_tensor(image)[None].contiguous(memory_format=flambeau.channels_last)[0]
 
 
 def _decode(op: str, input: Any, mode: Any, exif: bool, formats: Any = None) -> Tensor:
     """The pixels (C, H, W) of an encoded image."""
-    from PIL import Image, ImageOps, UnidentifiedImageError
-
-    from flambeau.vision.transforms.functional import pil_to_tensor
+    from PIL import ImageOps
 
     _check_bytes(op, input)
     data = input.numpy().tobytes()
     if _deep_png.is_deep(data) and formats in (None, ("PNG",)):
         return _decode_deep(data, _mode(mode).value, exif)
-    try:
-        image = Image.open(io.BytesIO(data), formats=formats)
-        image.load()
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
-        raise RuntimeError(f"[{op}] expected an image of a known format, got other bytes: {error}") from None
     wanted = _PILLOW.get(_mode(mode).value)
-    if exif:
-        image = ImageOps.exif_transpose(image)  # type: ignore[assignment]
-    if wanted is None and image.mode in ("P", "1"):
-        wanted = "L" if image.mode == "1" else "RGBA" if "transparency" in image.info else "RGB"
-    if wanted is not None and wanted != image.mode:
-        image = image.convert(wanted)  # type: ignore[assignment]
-    pixels = pil_to_tensor(image)
+    with _opened(op, data, formats) as image:
+        image.load()
+        inverted = wanted is None and image.mode == "CMYK"  # how JPEG files hold it
+        if exif:
+            image = ImageOps.exif_transpose(image)
+        if wanted is None and image.mode == "1":
+            wanted = "L"
+        pixels = _pixels(image.convert(wanted) if wanted not in (None, image.mode) else image)
+    if inverted:
+        return 255 - pixels
     return pixels.to(flambeau.uint16) if pixels.dtype in (flambeau.int16, flambeau.int32) else pixels
 
 
@@ -114,14 +158,12 @@ def decode_webp(input: Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Tensor:
 
 def decode_gif(input: Tensor) -> Tensor:
     """(3, H, W), or (frames, 3, H, W) of an animation."""
-    from PIL import Image, ImageSequence
-
-    from flambeau.vision.transforms.functional import pil_to_tensor
+    from PIL import ImageSequence
 
     _check_bytes("decode_gif", input)
-    with Image.open(io.BytesIO(input.numpy().tobytes()), formats=("GIF",)) as image:
-        frames = [pil_to_tensor(frame.convert("RGB")) for frame in ImageSequence.Iterator(image)]
-    return frames[0] if len(frames) == 1 else flambeau.stack(frames)
+    with _opened("decode_gif", input.numpy().tobytes(), ("GIF",)) as image:
+        frames = [_pixels(frame.convert("RGB")) for frame in ImageSequence.Iterator(image)]
+    return frames[0] if len(frames) == 1 else flambeau.stack(frames).contiguous(memory_format=flambeau.channels_last)
 
 
 def decode_image(input: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False) -> Tensor:
@@ -141,9 +183,13 @@ def _encode(op: str, input: Tensor, **options: Any) -> Tensor:
     from flambeau.vision.transforms.functional import to_pil_image
 
     if input.dtype is not flambeau.uint8:
-        raise RuntimeError(f"[{op}] expected an image of uint8, got {input.dtype}")
+        raise RuntimeError(f"[{op}] expected an image of uint8, got {input.dtype}: Input tensor dtype should be uint8")
     if input.dim() != 3 or input.shape[0] not in (1, 3):
-        raise RuntimeError(f"[{op}] expected an image of shape (1 or 3, height, width), got {tuple(input.shape)}")
+        channels = f"The number of channels should be 1 or 3, got: {input.shape[0]}" if input.dim() == 3 else ""
+        raise RuntimeError(
+            f"[{op}] expected an image of shape (1 or 3, height, width), got {tuple(input.shape)}: "
+            + (channels or "Input data should be a 3-dimensional tensor")
+        )
     stream = io.BytesIO()
     to_pil_image(input).save(stream, **options)
     return flambeau.frombuffer(bytearray(stream.getvalue()), dtype=flambeau.uint8)
@@ -151,13 +197,19 @@ def _encode(op: str, input: Tensor, **options: Any) -> Tensor:
 
 def encode_png(input: Tensor, compression_level: int = 6) -> Tensor:
     if not 0 <= compression_level <= 9:
-        raise RuntimeError(f"[encode_png] expected a compression level from 0 to 9, got {compression_level}")
+        raise RuntimeError(
+            f"[encode_png] expected a compression level from 0 to 9, got {compression_level}: "
+            "Compression level should be between 0 and 9"
+        )
     return _encode("encode_png", input, format="PNG", compress_level=compression_level)
 
 
 def encode_jpeg(input: Any, quality: int = 75) -> Any:
     if not 1 <= quality <= 100:
-        raise ValueError(f"[encode_jpeg] expected a quality from 1 to 100, got {quality}")
+        raise ValueError(
+            f"[encode_jpeg] expected a quality from 1 to 100, got {quality}: "
+            "Image quality should be a positive number between 1 and 100"
+        )
     if isinstance(input, (list, tuple)):
         if not input:
             raise ValueError("[encode_jpeg] expected at least one image, got an empty list")
