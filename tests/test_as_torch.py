@@ -65,6 +65,34 @@ def test_libraries_find_a_version_and_a_distribution(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("first", ["", "import flambeau.nn"])
+def test_classes_of_tensors_say_that_they_are_of_torch(tmp_path, first):
+    program = f"""
+{first}
+import flambeau.as_torch
+import io, pickle
+import torch
+layer = torch.nn.Linear(2, 2)
+for value in (torch.ones(2), layer.weight, layer.weight * 2):
+    assert type(value).__module__.partition(".")[0] == "torch", type(value)
+    assert pickle.loads(pickle.dumps(value)).tolist() == value.tolist()
+    assert pickle.loads(pickle.dumps(type(value))) is type(value)
+assert (torch.Tensor.__module__, torch.nn.Parameter.__module__) == ("torch", "torch.nn.parameter")
+file = io.BytesIO()
+torch.save({{"kind": torch.Tensor, "weight": layer.weight}}, file)
+file.seek(0)
+loaded = torch.load(file, weights_only=False)
+assert loaded["kind"] is torch.Tensor and type(loaded["weight"]) is torch.nn.Parameter
+fast = torch.compile(layer, fullgraph=True)
+assert torch.allclose(fast(torch.ones(1, 2)), layer(torch.ones(1, 2)))
+assert "Parameter" in repr(layer.weight)
+"""
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    ended = subprocess.run([sys.executable, path], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_functions_that_share_their_name_with_a_module_stay_functions(tmp_path):
     lines = run(
         tmp_path,

@@ -214,6 +214,10 @@ def _take_over(module: Any) -> None:
         if name.startswith("flambeau") and type(loaded) is ModuleType:
             loaded.__class__ = _Module
 
+    module.Tensor.__module__ = "torch"  # libraries ask the class of a value whose it is
+    parameters = sys.modules.get("flambeau.nn.parameter")
+    if parameters is not None:
+        parameters.Parameter.__module__ = "torch.nn.parameter"
     module.__name__ = "torch"  # some libraries look at it; the spec and __package__ keep the real one
     module.__version__ = TorchVersion(TORCH_VERSION)
     module.version.__version__ = TorchVersion(TORCH_VERSION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any
 
@@ -57,8 +58,8 @@ def is_mutable_class(cls: type) -> bool:
 
 
 def is_parameter_class(cls: type) -> bool:
-    module = cls.__module__
-    return module == "flambeau.nn.parameter" and cls.__name__ in ("Parameter", "Buffer")
+    module = sys.modules.get("flambeau.nn.parameter")  # imported late; the class may say that it is PyTorch's
+    return module is not None and cls in (module.Parameter, module.Buffer)
 
 
 def is_plain_tensor(cls: type) -> bool:

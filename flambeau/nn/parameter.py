@@ -72,6 +72,10 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     __torch_function__ = _C._disabled_torch_function_impl
 
 
+if Tensor.__module__ == "torch":  # under the alias, both classes say where programs know them from
+    Parameter.__module__ = "torch.nn.parameter"
+
+
 class UninitializedTensorMixin:
     """A tensor whose shape is decided by the first call of its lazy module."""
 

@@ -210,7 +210,7 @@ class CheckpointPickler(pickle._Pickler):
 
     def _teach(self, kind: type) -> None:
         """Classes that are imported late: parameters, the storages of one dtype, quantized tensors, their dtypes, packed weights."""
-        if str(kind.__module__).startswith("flambeau.nn") and kind.__name__ == "Parameter":
+        if kind is getattr(sys.modules.get("flambeau.nn.parameter"), "Parameter", None):
             self.dispatch[kind] = CheckpointPickler.save_parameter
         elif issubclass(kind, TypedStorage):
             self.dispatch[kind] = CheckpointPickler.save_typed_storage
