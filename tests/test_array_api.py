@@ -60,6 +60,7 @@ def test_array_api_compat_finds_the_namespace():
         (lambda: xp.isdtype(xp.uint8, ("bool", "integral")), True),
         (lambda: xp.finfo(fl.ones(1, dtype=fl.complex128)).dtype, fl.float64),
         (lambda: xp.arange(3, 1).shape, (0,)),
+        (lambda: xp.arange(1, 6, 2, dtype=xp.uint16).tolist(), [1, 3, 5]),
         (lambda: xp.concat([fl.ones(2, 2), fl.ones(1)], axis=None).shape, (5,)),
         (lambda: xp.linalg.trace(fl.ones(2, 3, 3), offset=1).tolist(), [2.0, 2.0]),
         (lambda: xp.linalg.vecdot(fl.ones(2, 3), fl.ones(3), axis=-1).tolist(), [3.0, 3.0]),

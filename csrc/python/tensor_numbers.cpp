@@ -218,6 +218,7 @@ PyObject* tensor_int(PyObject* self) {
     if (overrides_slot(self)) return overridden("__int__", self).release();
     const Tensor t = unwrap(self);
     FL_CHECK_KIND(t.numel() == 1, Value, "[int] expected one element, got a tensor of shape ", t.sizes());
+    if (t.dtype() == DType::UInt64) return tensor_item(self, nullptr);  // a scalar holds 63 bits exactly
     const Scalar s = item(t);
     if (s.is_floating()) return PyLong_FromDouble(s.re);
     FL_CHECK(!s.is_complex() || s.im == 0, "[int] expected a real number, got a complex one");
@@ -241,6 +242,7 @@ PyObject* tensor_index(PyObject* self) {
     FL_CHECK_KIND(t.numel() == 1 && is_integral(t.dtype(), true), Type,
                   "[index] expected an integer tensor of one element, got ", name_of(t.dtype()), " of shape ",
                   t.sizes());
+    if (t.dtype() == DType::UInt64) return tensor_item(self, nullptr);
     return PyLong_FromLongLong(item(t).to<int64_t>());
   });
 }

@@ -297,6 +297,8 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None,
         kinds = [type(value) for value in (start, stop, step)]
         dtype = dtype or (fl.get_default_dtype() if float in kinds else int64)
         return fl.empty(0, dtype=dtype, device=device)
+    if dtype in (uint16, uint32, uint64):
+        return fl.arange(start, stop, step, dtype=int64, device=device).to(dtype)
     return fl.arange(start, stop, step, dtype=dtype, device=device)
 
 

@@ -180,3 +180,9 @@ def test_whole_ranges_are_drawn(name, most):
     )
     assert min(x.tolist()) >= (most - 3 if most < 2**63 else 0) and max(x.tolist()) < most
     assert max(fl.empty(200, dtype=getattr(fl, name)).random_().tolist()) > most // 2
+
+
+def test_integers_of_64_unsigned_bits_are_python_integers_exactly():
+    large = 2**63 + 1
+    value = fl.tensor(large, dtype=fl.uint64)
+    assert (int(value), value.item(), range(2**64)[value]) == (large,) * 3
