@@ -32,6 +32,9 @@ fl_status call_packet(bool method, const char* name, const fl_value* arguments, 
                       fl_value* results, size_t capacity, size_t* result_count) {
   return guarded([&] {
     fl::definitions::install();
+    needed(name, "a name");
+    needed(result_count, "room for the number of results");
+    if (count) needed(arguments, "arguments");
     Objects positional;
     fl::definitions::Keywords keywords;
     for (size_t i = 0; i < count; ++i) {
@@ -56,7 +59,8 @@ fl_status call_packet(bool method, const char* name, const fl_value* arguments, 
     }
     const bool several = result.is(Type::Tuple);
     const size_t n = several ? result.items().size() : result.is_none() ? 0 : 1;
-    FL_CHECK(n <= capacity, "[", name, "] expected room for ", n, " results, got ", capacity);
+    FL_CHECK(n <= capacity && (results || n == 0), "[", name, "] expected room for ", n, " results, got ",
+             results ? capacity : 0);
     for (size_t i = 0; i < n; ++i) results[i] = from_object(several ? result.items()[i] : result);
     *result_count = n;
   });
@@ -75,7 +79,7 @@ int fl_tensor_requires_grad(const fl_tensor* t) {
 fl_status fl_tensor_set_requires_grad(fl_tensor* t, int requires_grad) {
   return guarded([&] {
     fl::definitions::install();
-    fl::autograd::set_requires_grad(borrow(t), requires_grad != 0);
+    fl::autograd::set_requires_grad(needed_tensor(t), requires_grad != 0);
   });
 }
 int fl_tensor_is_leaf(const fl_tensor* t) {
@@ -86,10 +90,10 @@ fl_tensor* fl_tensor_grad(const fl_tensor* t) {
   return meta ? give(meta->grad) : nullptr;
 }
 fl_status fl_tensor_set_grad(fl_tensor* t, fl_tensor* grad) {
-  return guarded([&] { fl::autograd::ensure_meta(borrow(t)).grad = borrow(grad); });
+  return guarded([&] { fl::autograd::ensure_meta(needed_tensor(t)).grad = borrow(grad); });
 }
 fl_status fl_tensor_retain_grad(fl_tensor* t) {
-  return guarded([&] { fl::autograd::retain_grad(borrow(t)); });
+  return guarded([&] { fl::autograd::retain_grad(needed_tensor(t)); });
 }
 fl_tensor* fl_tensor_detach(const fl_tensor* t) {
   return give(fl::autograd::detach(borrow(t)));
@@ -103,7 +107,7 @@ fl_status fl_backward(fl_tensor* const* roots, fl_tensor* const* gradients, size
     std::vector<fl::autograd::Edge> edges, wanted;
     std::vector<Tensor> grads;
     for (size_t i = 0; i < root_count; ++i) {
-      const Tensor root = borrow(roots[i]);
+      const Tensor root = needed_tensor(roots ? roots[i] : nullptr);
       edges.push_back(fl::autograd::gradient_edge(root));
       FL_CHECK(bool(edges.back()), "[backward] expected a tensor that requires grad, got one that does not");
       Tensor grad = gradients ? borrow(gradients[i]) : Tensor();
@@ -115,7 +119,7 @@ fl_status fl_backward(fl_tensor* const* roots, fl_tensor* const* gradients, size
       grads.push_back(grad);
     }
     for (size_t i = 0; i < input_count; ++i) {
-      wanted.push_back(fl::autograd::gradient_edge(borrow(inputs[i])));
+      wanted.push_back(fl::autograd::gradient_edge(needed_tensor(inputs ? inputs[i] : nullptr)));
       FL_CHECK(bool(wanted.back()), "[backward] expected inputs that require grad, got one that does not");
     }
     fl::autograd::BackwardOptions options;

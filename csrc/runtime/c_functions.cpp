@@ -91,12 +91,13 @@ fl_status fl_set_backward(fl_tensor* const* inputs, size_t input_count, fl_tenso
     fl::Ref<CallbackNode> node(new CallbackNode(name ? name : "", backward, release, context));
     bool differentiable = false;
     for (size_t i = 0; i < input_count; ++i) {
-      node->next.push_back(fl::thread_state().grad_mode ? fl::autograd::gradient_edge(borrow(inputs[i]))
-                                                        : fl::autograd::Edge());
+      node->next.push_back(fl::thread_state().grad_mode
+                               ? fl::autograd::gradient_edge(needed_tensor(inputs ? inputs[i] : nullptr))
+                               : fl::autograd::Edge());
       differentiable = differentiable || bool(node->next[i]);
     }
     for (size_t i = 0; i < output_count; ++i) {
-      Tensor output = fl::autograd::detach(borrow(outputs[i]));
+      Tensor output = fl::autograd::detach(needed_tensor(outputs ? outputs[i] : nullptr));
       if (differentiable)
         fl::autograd::set_history(output, fl::Ref<fl::autograd::Node>(node.get()), node->add_output(output));
       outputs[i] = give(std::move(output));
@@ -105,14 +106,16 @@ fl_status fl_set_backward(fl_tensor* const* inputs, size_t input_count, fl_tenso
 }
 
 fl_status fl_tensor_set_data(fl_tensor* tensor, const fl_tensor* data) {
-  return guarded([&] { fl::autograd::set_data(borrow(tensor), borrow(data)); });
+  return guarded([&] { fl::autograd::set_data(needed_tensor(tensor), needed_tensor(data)); });
 }
 
 fl_status fl_tensor_register_hook(fl_tensor* tensor, fl_hook_function hook, void (*release)(void*),
                                   void* context, size_t* number) {
   return guarded([&] {
     const fl::Ref<CallbackHook> callback(new CallbackHook(hook, release, context));
-    const Tensor t = borrow(tensor);
+    const Tensor t = needed_tensor(tensor);
+    needed(hook, "a hook");
+    needed(number, "room for a number");
     FL_CHECK(fl::autograd::wants_grad(t),
              "[register_hook] expected a tensor that requires grad, got one that does not");
     fl::autograd::Meta& meta = fl::autograd::ensure_meta(t);
@@ -128,7 +131,7 @@ fl_status fl_tensor_register_hook(fl_tensor* tensor, fl_hook_function hook, void
 
 fl_status fl_tensor_remove_hook(fl_tensor* tensor, size_t number) {
   return guarded([&] {
-    const Tensor t = borrow(tensor);
+    const Tensor t = needed_tensor(tensor);
     if (const fl::Ref<fl::autograd::Node> node = fl::autograd::grad_fn_of(t); node && node->extras) {
       auto& hooks = node->extras->tensor_hooks;
       hooks.erase(std::remove_if(hooks.begin(), hooks.end(),

@@ -37,11 +37,21 @@ fl_status guarded(const F& f) {
   }
 }
 
+// What a caller must not leave out.
+template <class T>
+T& needed(T* pointer, const char* what) {
+  FL_CHECK_KIND(pointer != nullptr, Type, "[flambeau] expected ", what, ", got null");
+  return *pointer;
+}
+
 inline TensorImpl* impl(const fl_tensor* t) {
   return reinterpret_cast<TensorImpl*>(const_cast<fl_tensor*>(t));
 }
 inline Tensor borrow(const fl_tensor* t) {
   return t ? Tensor(impl(t)) : Tensor();
+}
+inline Tensor needed_tensor(const fl_tensor* t) {
+  return borrow(&needed(t, "a tensor"));
 }
 inline fl_tensor* give(Tensor t) {
   return t.defined() ? reinterpret_cast<fl_tensor*>(t.ref().leak()) : nullptr;

@@ -9,15 +9,34 @@ using fl::Tensor;
 using namespace fl::runtime;
 
 struct fl_model {
-  std::shared_ptr<fl::runtime::Package> package;
+  std::shared_ptr<Package> package;
   std::string instruction_set;
 };
 
 namespace {
 
-fl_model* new_model(std::shared_ptr<fl::runtime::Package> package) {
-  std::string set = package->instruction_set();
-  return new fl_model{std::move(package), std::move(set)};
+template <class F>
+fl_status load(fl_model** model, const F& package) {
+  return guarded([&] {
+    needed(model, "room for a model") = nullptr;
+    std::shared_ptr<Package> loaded = package();
+    std::string set = loaded->instruction_set();
+    *model = new fl_model{std::move(loaded), std::move(set)};
+  });
+}
+
+// Runs a model on what `tensor_of` makes of each input.
+template <class Input, class Output, class F>
+std::vector<Tensor> run(const fl_model* model, Input* const* inputs, size_t input_count, Output* outputs,
+                        size_t output_count, std::vector<Tensor>& tensors, const F& tensor_of) {
+  const Package& package = *needed(model, "a model").package;
+  FL_CHECK_KIND(output_count == package.outputs().size(), Type, "[package] expected room for ",
+                package.outputs().size(), " outputs, got ", output_count);
+  if (output_count) needed(outputs, "room for outputs");
+  tensors.reserve(input_count);
+  for (size_t i = 0; i < input_count; ++i)
+    tensors.push_back(tensor_of(needed(inputs ? inputs[i] : nullptr, "an input")));
+  return package.run(tensors);
 }
 
 }  // namespace
@@ -69,25 +88,25 @@ void fl_set_num_threads(int threads) {
 // ---------------------------------------------------------------- models
 
 fl_status fl_load(const char* path, fl_model** model) {
-  return guarded([&] { *model = new_model(fl::runtime::Package::load(path ? path : "")); });
+  return load(model, [&] { return Package::load(path ? path : ""); });
 }
 fl_status fl_load_on(const char* path, int device_index, fl_model** model) {
-  return guarded([&] { *model = new_model(fl::runtime::Package::load(path ? path : "", device_index)); });
+  return load(model, [&] { return Package::load(path ? path : "", device_index); });
 }
 fl_status fl_load_memory(const void* data, size_t size, fl_model** model) {
-  return guarded([&] { *model = new_model(fl::runtime::Package::load_memory(data, size)); });
+  return load(model, [&] { return Package::load_memory(data, size); });
 }
 fl_status fl_load_static(const void* data, size_t size, fl_model** model) {
-  return guarded([&] { *model = new_model(fl::runtime::Package::load_static(data, size)); });
+  return load(model, [&] { return Package::load_static(data, size); });
 }
 void fl_model_free(fl_model* model) {
   delete model;
 }
 size_t fl_model_inputs(const fl_model* model) {
-  return model->package->inputs().size();
+  return model ? model->package->inputs().size() : 0;
 }
 size_t fl_model_outputs(const fl_model* model) {
-  return model->package->outputs().size();
+  return model ? model->package->outputs().size() : 0;
 }
 const char* fl_model_input_name(const fl_model* model, size_t index) {
   return index < fl_model_inputs(model) ? model->package->inputs()[index].name.c_str() : nullptr;
@@ -96,13 +115,13 @@ const char* fl_model_output_name(const fl_model* model, size_t index) {
   return index < fl_model_outputs(model) ? model->package->outputs()[index].c_str() : nullptr;
 }
 const char* fl_model_metadata(const fl_model* model) {
-  return model->package->metadata().c_str();
+  return model ? model->package->metadata().c_str() : nullptr;
 }
 const char* fl_model_instruction_set(const fl_model* model) {
-  return model->instruction_set.c_str();
+  return model ? model->instruction_set.c_str() : nullptr;
 }
 size_t fl_model_constants(const fl_model* model) {
-  return model->package->replaceable_constants();
+  return model ? model->package->replaceable_constants() : 0;
 }
 const char* fl_model_constant_name(const fl_model* model, size_t index) {
   return index < fl_model_constants(model) ? model->package->constants()[index].name.c_str() : nullptr;
@@ -112,19 +131,19 @@ fl_status fl_model_update(fl_model* model, const char* const* names, fl_tensor* 
                           int share) {
   return guarded([&] {
     std::vector<std::pair<std::string, Tensor>> constants;
-    for (size_t i = 0; i < count; ++i) constants.emplace_back(names[i], borrow(tensors[i]));
-    model->package->update(constants, share != 0);
+    for (size_t i = 0; i < count; ++i)
+      constants.emplace_back(&needed(names ? names[i] : nullptr, "a name"),
+                             needed_tensor(tensors ? tensors[i] : nullptr));
+    needed(model, "a model").package->update(constants, share != 0);
   });
 }
 
 fl_status fl_run_tensors(const fl_model* model, fl_tensor* const* inputs, size_t input_count,
                          fl_tensor** outputs, size_t output_count) {
   return guarded([&] {
-    std::vector<Tensor> input_tensors;
-    for (size_t i = 0; i < input_count; ++i) input_tensors.push_back(borrow(inputs[i]));
-    FL_CHECK_KIND(output_count == fl_model_outputs(model), Type, "[package] expected room for ",
-                  fl_model_outputs(model), " outputs, got ", output_count);
-    const std::vector<Tensor> results = model->package->run(input_tensors);
+    std::vector<Tensor> tensors;
+    const std::vector<Tensor> results = run(model, inputs, input_count, outputs, output_count, tensors,
+                                            [](fl_tensor& input) { return borrow(&input); });
     for (size_t i = 0; i < output_count; ++i) outputs[i] = give(results[i]);
   });
 }
@@ -132,22 +151,20 @@ fl_status fl_run_tensors(const fl_model* model, fl_tensor* const* inputs, size_t
 fl_status fl_run(const fl_model* model, DLManagedTensor* const* inputs, size_t input_count,
                  DLManagedTensor** outputs, size_t output_count) {
   return guarded([&] {
-    std::vector<Tensor> input_tensors;
-    for (size_t i = 0; i < input_count; ++i)
-      input_tensors.push_back(fl::runtime::view_of(inputs[i]->dl_tensor));
-    FL_CHECK_KIND(output_count == fl_model_outputs(model), Type, "[package] expected room for ",
-                  fl_model_outputs(model), " outputs, got ", output_count);
-    const std::vector<Tensor> results = model->package->run(input_tensors);
+    std::vector<Tensor> tensors;
+    const std::vector<Tensor> results =
+        run(model, inputs, input_count, outputs, output_count, tensors,
+            [](const DLManagedTensor& input) { return view_of(input.dl_tensor); });
     for (size_t i = 0; i < output_count; ++i) {
       // An output that is an input itself would point to memory of the caller.
       Tensor result = results[i];
-      for (const Tensor& input : input_tensors)
+      for (const Tensor& input : tensors)
         if (result.defined() && result->storage.get() == input->storage.get()) {
           Tensor copy = fl::empty(result.sizes(), result.options());
           copy_into(copy, result);
           result = copy;
         }
-      outputs[i] = result.defined() ? fl::runtime::export_dlpack(result) : nullptr;
+      outputs[i] = result.defined() ? export_dlpack(result) : nullptr;
     }
   });
 }
@@ -165,17 +182,23 @@ void fl_tensor_release(fl_tensor* tensor) {
 fl_status fl_tensor_from_blob(void* data, fl_dtype dtype, const int64_t* sizes, const int64_t* strides,
                               size_t dim, void (*deleter)(void*, void*), void* context, fl_tensor** tensor) {
   return guarded([&] {
-    *tensor = give(fl::runtime::tensor_on(data, fl::runtime::dtype_of(dtype), sizes, strides, dim,
-                                          [deleter, context](void* p) {
-                                            if (deleter) deleter(p, context);
-                                          }));
+    fl_tensor*& room = needed(tensor, "room for a tensor");
+    room = give(tensor_on(data, dtype_of(dtype), sizes, strides, dim, [deleter, context](void* p) {
+      if (deleter) deleter(p, context);
+    }));
   });
 }
 fl_status fl_tensor_from_dlpack(DLManagedTensor* managed, fl_tensor** tensor) {
-  return guarded([&] { *tensor = give(fl::runtime::import_dlpack(managed)); });
+  return guarded([&] {
+    fl_tensor*& room = needed(tensor, "room for a tensor");
+    room = give(import_dlpack(managed));
+  });
 }
 fl_status fl_tensor_to_dlpack(fl_tensor* tensor, DLManagedTensor** managed) {
-  return guarded([&] { *managed = fl::runtime::export_dlpack(borrow(tensor)); });
+  return guarded([&] {
+    DLManagedTensor*& room = needed(managed, "room for a tensor");
+    room = export_dlpack(needed_tensor(tensor));
+  });
 }
 
 int64_t fl_tensor_dim(const fl_tensor* t) {
@@ -194,7 +217,7 @@ int64_t fl_tensor_offset(const fl_tensor* t) {
   return impl(t)->offset;
 }
 fl_dtype fl_tensor_dtype(const fl_tensor* t) {
-  return fl::runtime::number_of(impl(t)->dtype);
+  return number_if_any(impl(t)->dtype);
 }
 int fl_tensor_is_contiguous(const fl_tensor* t) {
   return impl(t)->contiguous;
@@ -212,6 +235,7 @@ int fl_cuda_devices(void) {
 }
 fl_status fl_tensor_item(const fl_tensor* t, double value[2], int64_t* integer) {
   return guarded([&] {
+    needed(t, "a tensor");
     FL_CHECK(impl(t)->numel == 1, "[item] expected a tensor with one element, got the shape ",
              borrow(t).sizes());
     const fl::Scalar scalar = item(borrow(t));

@@ -8,6 +8,7 @@ namespace fl::runtime {
 namespace {
 
 Object slice_of(const int64_t* ends) {
+  needed(ends, "the three numbers of a slice");
   Object slice = Object::of(Type::Slice, {});
   for (int i = 0; i < 3; ++i)
     slice.heap->items.push_back(ends[i] == std::numeric_limits<int64_t>::min() ? Object() : Object(ends[i]));
@@ -16,6 +17,7 @@ Object slice_of(const int64_t* ends) {
 
 template <class T, class F>
 Object list_of(const T* data, size_t n, const F& convert) {
+  if (n) needed(data, "the items of a list");
   Objects items;
   for (size_t i = 0; i < n; ++i) items.push_back(convert(data[i]));
   return Object::list(std::move(items));
@@ -38,11 +40,11 @@ Object to_object(const fl_value& v) {
     case FL_VALUE_COMPLEX:
       return definitions::from_scalar(Scalar(complex128(v.as.complex_number[0], v.as.complex_number[1])));
     case FL_VALUE_STRING:
-      return Object(v.as.string);
+      return Object(&needed(v.as.string, "a string"));
     case FL_VALUE_DTYPE:
       return Object(dtype_of(static_cast<fl_dtype>(v.as.integer)));
     case FL_VALUE_DEVICE:
-      return Object(parse_device(v.as.string));
+      return Object(parse_device(&needed(v.as.string, "the name of a device")));
     case FL_VALUE_INTS:
       return list_of(v.as.ints, v.length, [](int64_t x) { return Object(x); });
     case FL_VALUE_FLOATS:

@@ -1,5 +1,7 @@
 #include "runtime/dlpack.h"
 
+#include <limits>
+
 #include "core/accelerator.h"
 #include "core/error.h"
 
@@ -39,9 +41,15 @@ DType dtype_of(fl_dtype number) {
   fail(ErrorKind::Type, "[dtype] expected the number of a dtype, got ", static_cast<int>(number));
 }
 
-fl_dtype number_of(DType dtype) {
+fl_dtype number_if_any(DType dtype) {
   for (const Row& row : kRows)
     if (row.dtype == dtype) return row.number;
+  return static_cast<fl_dtype>(-1);
+}
+
+fl_dtype number_of(DType dtype) {
+  const fl_dtype number = number_if_any(dtype);
+  if (static_cast<int>(number) >= 0) return number;
   fail(ErrorKind::Type, "[dtype] expected a dtype of the C interface, got ", name_of(dtype));
 }
 
@@ -55,7 +63,11 @@ Tensor tensor_on(void* data, DType dtype, const int64_t* sizes, const int64_t* s
   int64_t extent = count ? 1 : 0;
   for (size_t d = 0; d < dim && count; ++d) {
     FL_CHECK_KIND(layout[d] >= 0, Value, "[tensor] expected strides that are not negative, got ", layout[d]);
-    extent += (shape[d] - 1) * layout[d];
+    int64_t reach = 0;
+    FL_CHECK_KIND(!__builtin_mul_overflow(shape[d] - 1, layout[d], &reach) &&
+                      !__builtin_add_overflow(extent, reach, &extent) &&
+                      extent <= std::numeric_limits<int64_t>::max() / size_of(dtype),
+                  Value, "[tensor] expected strides inside of memory, got ", layout);
   }
   FL_CHECK_KIND(data != nullptr || count == 0, Value, "[tensor] expected memory for ", count,
                 " elements, got none");

@@ -11,6 +11,8 @@ namespace fl::runtime {
 
 DType dtype_of(fl_dtype number);
 fl_dtype number_of(DType dtype);
+// -1 for a dtype that the C interface does not have.
+fl_dtype number_if_any(DType dtype);
 
 // A tensor on memory of somebody else. Without strides, rows follow each other.
 Tensor tensor_on(void* data, DType dtype, const int64_t* sizes, const int64_t* strides, size_t dim,

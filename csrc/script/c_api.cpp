@@ -7,6 +7,7 @@
 #include "script/program.h"
 
 using fl::runtime::guarded;
+using fl::runtime::needed;
 using fl::script::as;
 using fl::script::Class;
 using fl::script::Instance;
@@ -22,12 +23,24 @@ struct fl_object {
 
 namespace {
 
-fl_object* give(Object value) {
-  return new fl_object{std::move(value)};
+void give(fl_object** room, Object value) {
+  needed(room, "room for an object") = new fl_object{std::move(value)};
+}
+
+fl::runtime::Sink sink_of(fl_write_function write, void* context) {
+  needed(write, "a function that writes");
+  return [write, context](const void* data, size_t size) {
+    FL_CHECK(write(context, data, size) == 0,
+             "[save] expected a file that takes the bytes, got one that does not");
+  };
+}
+
+const Object& value_of(const fl_object* object) {
+  return needed(object, "an object").value;
 }
 
 const Instance& instance_of(const fl_object* object) {
-  const auto* instance = as<Instance>(object->value);
+  const auto* instance = as<Instance>(value_of(object));
   FL_CHECK_KIND(instance != nullptr, Type, "[jit] expected a module or an object of a class, got ",
                 type_name(object->value));
   return *instance;
@@ -98,17 +111,35 @@ void convert(const Object& module, int dtype, const char* device, std::set<const
 extern "C" {
 
 fl_status fl_script_load(const char* path, fl_object** module) {
-  return guarded([&] { *module = give(fl::script::load(fl::runtime::Bytes::map(path ? path : ""))); });
+  return guarded([&] { give(module, fl::script::load(fl::runtime::Bytes::map(path ? path : ""))); });
 }
 fl_status fl_script_load_memory(const void* data, size_t size, fl_object** module) {
-  return guarded([&] { *module = give(fl::script::load(fl::runtime::Bytes::copy(data, size))); });
+  return guarded([&] { give(module, fl::script::load(fl::runtime::Bytes::copy(data, size))); });
 }
 fl_status fl_script_extra_file(const char* path, const char* name, fl_object** content) {
   return guarded([&] {
     std::string text;
-    const bool there = fl::script::extra_file(fl::runtime::Bytes::map(path ? path : ""), name, text);
-    *content = give(there ? Object(std::move(text)) : Object());
+    const bool there =
+        fl::script::extra_file(fl::runtime::Bytes::map(path ? path : ""), &needed(name, "a name"), text);
+    give(content, there ? Object(std::move(text)) : Object());
   });
+}
+
+fl_status fl_script_save(const fl_object* module, const fl_object* extra_files, fl_write_function write,
+                         void* context) {
+  return guarded([&] {
+    std::vector<std::pair<std::string, std::string>> files;
+    const Objects none, &names = extra_files ? extra_files->value.items() : none;
+    for (size_t i = 0; i < names.size(); ++i)
+      files.emplace_back(names[i].text(), extra_files->value.heap->values.at(i).text());
+    fl::script::save(value_of(module), files, sink_of(write, context));
+  });
+}
+fl_status fl_pickle_save(const fl_object* value, fl_write_function write, void* context) {
+  return guarded([&] { fl::script::save_value(value_of(value), sink_of(write, context)); });
+}
+fl_status fl_pickle_load(const void* data, size_t size, fl_object** value) {
+  return guarded([&] { give(value, fl::script::load_value(fl::runtime::Bytes::copy(data, size))); });
 }
 
 fl_object* fl_object_retain(fl_object* object) {
@@ -120,7 +151,7 @@ void fl_object_release(fl_object* object) {
 }
 
 fl_status fl_object_from_value(const fl_value* value, fl_object** object) {
-  return guarded([&] { *object = give(fl::runtime::to_object(*value)); });
+  return guarded([&] { give(object, fl::runtime::to_object(needed(value, "a value"))); });
 }
 fl_status fl_object_from_items(fl_object_kind kind, fl_object* const* items, size_t count,
                                fl_object** object) {
@@ -129,20 +160,38 @@ fl_status fl_object_from_items(fl_object_kind kind, fl_object* const* items, siz
         kind == FL_OBJECT_LIST || kind == FL_OBJECT_TUPLE || (kind == FL_OBJECT_DICT && count % 2 == 0), Type,
         "[jit] expected a list, a tuple, or pairs of a dict, got kind ", static_cast<int>(kind));
     Objects values;
-    for (size_t i = 0; i < count; ++i) values.push_back(items[i]->value);
+    for (size_t i = 0; i < count; ++i) values.push_back(value_of(items ? items[i] : nullptr));
     if (kind != FL_OBJECT_DICT) {
-      *object = give(Object::of(kind == FL_OBJECT_LIST ? Type::List : Type::Tuple, std::move(values)));
+      give(object, Object::of(kind == FL_OBJECT_LIST ? Type::List : Type::Tuple, std::move(values)));
       return;
     }
     Object dict = Object::of(Type::Dict, {});
     const auto* set = fl::script::find_callee("aten", "_set_item");
     for (size_t i = 0; i < count; i += 2)
       fl::script::call_operator(*set, {dict, values[i], values[i + 1]}, {});
-    *object = give(std::move(dict));
+    give(object, std::move(dict));
+  });
+}
+
+fl_status fl_object_from_attributes(const char* const* names, fl_object* const* values, const fl_names* kinds,
+                                    size_t count, fl_object** module) {
+  return guarded([&] {
+    using Role = fl::script::Attribute::Role;
+    std::vector<fl::script::Attribute> attributes;
+    for (size_t i = 0; i < count; ++i) {
+      FL_CHECK_KIND(names && names[i] && values && values[i] && kinds, Type,
+                    "[jit] expected names and values of attributes, got null");
+      const Role role = kinds[i] == FL_NAMES_PARAMETERS ? Role::Parameter
+                        : kinds[i] == FL_NAMES_BUFFERS  ? Role::Buffer
+                                                        : Role::Plain;
+      attributes.push_back({names[i], values[i]->value, role});
+    }
+    give(module, fl::script::module_of(std::move(attributes)));
   });
 }
 
 fl_object_kind fl_object_kind_of(const fl_object* object) {
+  if (!object) return FL_OBJECT_PLAIN;
   const Object& value = object->value;
   if (value.is(Type::List)) return FL_OBJECT_LIST;
   if (value.is(Type::Tuple)) return FL_OBJECT_TUPLE;
@@ -155,7 +204,8 @@ fl_object_kind fl_object_kind_of(const fl_object* object) {
 
 fl_status fl_object_value(const fl_object* object, fl_value* value) {
   return guarded([&] {
-    *value = fl_value{};
+    needed(value, "room for a value") = fl_value{};
+    value_of(object);
     if (object->value.is(Type::String)) {
       value->kind = FL_VALUE_STRING;
       value->as.string = object->value.text().c_str();
@@ -169,6 +219,7 @@ fl_status fl_object_value(const fl_object* object, fl_value* value) {
 }
 
 size_t fl_object_length(const fl_object* object) {
+  if (!object) return 0;
   return object->value.items().size() * (object->value.is(Type::Dict) ? 2 : 1);
 }
 fl_status fl_object_item(const fl_object* object, size_t index, fl_object** item) {
@@ -177,20 +228,21 @@ fl_status fl_object_item(const fl_object* object, size_t index, fl_object** item
                   fl_object_length(object), ", got ", index);
     const Object& value = object->value;
     if (!value.is(Type::Dict))
-      *item = give(value.items()[index]);
+      give(item, value.items()[index]);
     else
-      *item = give(index % 2 ? value.heap->values[index / 2] : value.items()[index / 2]);
+      give(item, index % 2 ? value.heap->values[index / 2] : value.items()[index / 2]);
   });
 }
 
 fl_status fl_object_attribute(const fl_object* object, const char* name, fl_object** value) {
-  return guarded([&] { *value = give(fl::script::get_attribute(object->value, name)); });
+  return guarded([&] { give(value, fl::script::get_attribute(value_of(object), &needed(name, "a name"))); });
 }
 fl_status fl_object_set_attribute(fl_object* object, const char* name, const fl_object* value) {
-  return guarded([&] { fl::script::set_attribute(object->value, name, value->value); });
+  return guarded(
+      [&] { fl::script::set_attribute(value_of(object), &needed(name, "a name"), value_of(value)); });
 }
 const char* fl_object_name(const fl_object* object, fl_names which, size_t index) {
-  return name_of(object->value, which, index);
+  return object ? name_of(object->value, which, index) : nullptr;
 }
 
 fl_status fl_object_call(const fl_object* object, const char* method, fl_object* const* arguments,
@@ -201,11 +253,12 @@ fl_status fl_object_call(const fl_object* object, const char* method, fl_object*
     fl::script::Keywords keywords;
     for (size_t i = 0; i < count; ++i) {
       if (names && names[i])
-        keywords.emplace_back(names[i], arguments[i]->value);
+        keywords.emplace_back(names[i], value_of(arguments ? arguments[i] : nullptr));
       else
-        positional.push_back(arguments[i]->value);
+        positional.push_back(value_of(arguments ? arguments[i] : nullptr));
     }
-    *result = give(fl::script::call_method(object->value, method, std::move(positional), keywords));
+    give(result, fl::script::call_method(object->value, &needed(method, "the name of a method"),
+                                         std::move(positional), keywords));
   });
 }
 

@@ -11,7 +11,7 @@ const std::string kCode = "code/", kEnding = ".py";
 constexpr int64_t kNewest = 10;
 
 // __torch__/torch/nn/modules/linear.py -> __torch__.torch.nn.modules.linear
-std::string module_of(std::string_view path) {
+std::string dotted(std::string_view path) {
   std::string name(path.substr(kCode.size(), path.size() - kCode.size() - kEnding.size()));
   for (char& c : name)
     if (c == '/') c = '.';
@@ -41,7 +41,8 @@ Object load(std::shared_ptr<const runtime::Bytes> bytes) {
   for (const auto& [path, member] : archive.members()) {
     if (path.rfind(kCode, 0) != 0 || !ends_with(path, kEnding)) continue;
     archive.checked(path);
-    parse_file({member.data, member.size}, module_of(path), *program);
+    parse_file({member.data, member.size}, dotted(path), *program);
+    program->sources.emplace_back(path, std::string(member.data, member.size));
     any = true;
   }
   FL_CHECK(any, "[jit.load] expected an archive of TorchScript, got a zip file without code");

@@ -158,7 +158,7 @@ class Parser {
     }
     if (accept_name("pass")) return end_line();
     std::string attribute = name();
-    if (attribute == "__annotations__") {
+    if (attribute == "__annotations__" && !is_mark("=")) {
       expect("[");
       attribute = peek().text;
       expect(TokenKind::String, "the name of an attribute");
@@ -185,6 +185,7 @@ class Parser {
         {"__forward_hooks__", &owner.hooks},
         {"__forward_pre_hooks__", &owner.pre_hooks}};
     const auto list = lists.find(attribute);
+    if (attribute == "__annotations__") return;  // [], before the types of names that are no identifiers
     if (list == lists.end()) {
       owner.constants.emplace_back(attribute, std::move(value));
       return;

@@ -4,8 +4,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/archive.h"
+#include "runtime/archive_writer.h"
 #include "script/tree.h"
 
 namespace fl::script {
@@ -15,6 +18,8 @@ struct Program {
   std::map<std::string, std::unique_ptr<Function>, std::less<>> functions;
   Objects constants;     // CONSTANTS.c0, ...
   int64_t version = 10;  // of the format: operators have the meaning they had then
+  // Of a program that was loaded: its files by their paths, which an archive is written with.
+  std::vector<std::pair<std::string, std::string>> sources;
 
   const Class* find_class(std::string_view name) const;
   const Function* find_function(std::string_view name) const;
@@ -98,7 +103,8 @@ Object call_operator(const Callee& callee, const Objects& positional, const Keyw
 Plain find_plain(const std::string& name, bool& always);
 std::string to_text(const Object& o);
 
-// ---------------------------------------------------------------- archives (unpickler.cpp, load.cpp)
+// ---------------------------------------------------------------- archives (unpickler.cpp, load.cpp,
+// save.cpp)
 
 // Reads a pickle of an archive: plain values, tensors, and objects of the program's classes.
 Object unpickle(const runtime::Archive& archive, const std::string& member, const std::string& folder,
@@ -108,5 +114,20 @@ Object load(std::shared_ptr<const runtime::Bytes> bytes);
 // A file beside the program that the writer asked to hold; false where there is none.
 bool extra_file(const std::shared_ptr<const runtime::Bytes>& bytes, const std::string& name,
                 std::string& content);
+
+struct Attribute {
+  enum class Role { Plain, Parameter, Buffer };
+  std::string name;
+  Object value;
+  Role role;
+};
+// A module without code.
+Object module_of(std::vector<Attribute> attributes);
+// Writes the archive of a module, and files beside it.
+void save(const Object& module, const std::vector<std::pair<std::string, std::string>>& extra_files,
+          const runtime::Sink& sink);
+// The same for plain values, tensors and containers of them, as torch.save writes them in Python.
+void save_value(const Object& value, const runtime::Sink& sink);
+Object load_value(std::shared_ptr<const runtime::Bytes> bytes);
 
 }  // namespace fl::script

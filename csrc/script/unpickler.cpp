@@ -5,7 +5,7 @@
 #include "autograd/node.h"
 #include "definitions/operations.h"
 #include "runtime/dlpack.h"
-#include "script/program.h"
+#include "script/pickler.h"
 
 namespace fl::script {
 namespace {
@@ -337,6 +337,7 @@ class Unpickler {
 
   void build(const Object& state) {
     const Object& object = top();
+    if (object.is(Type::Dict)) return;  // what Python keeps beside the items of a state_dict
     const auto* instance = as<Instance>(object);
     FL_CHECK(instance != nullptr, "[jit.load] expected an object with a state, got ", type_name(object));
     if (instance->type.method("__setstate__") && instance->type.method("__getstate__")) {
@@ -363,6 +364,12 @@ class Unpickler {
 };
 
 }  // namespace
+
+const char* storage_name(DType dtype) {
+  for (const StorageName& row : kStorages)
+    if (row.dtype == dtype) return row.name;
+  return nullptr;
+}
 
 Object unpickle(const runtime::Archive& archive, const std::string& member, const std::string& folder,
                 const std::shared_ptr<Program>& program) {

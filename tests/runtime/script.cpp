@@ -51,6 +51,15 @@ static int check(const std::string& path) {
   again.to(torch::kDouble);
   for (const torch::Tensor& parameter : again.parameters()) CHECK(parameter.dtype() == torch::kDouble);
 
+  // Written again, with a file beside it; a file may replace the one that its tensors are mapped from.
+  const std::string saved = path + ".saved";
+  torch::jit::ExtraFilesMap files = {{"note", ""}};
+  for (int i = 0; i < 2; ++i) {
+    (i == 0 ? module : torch::jit::load(saved)).save(saved, {{"note", "text"}});
+    const torch::jit::Module same = torch::jit::load(saved, std::nullopt, files);
+    CHECK(agrees(same.forward(inputs).toTensor(), expected) && files["note"] == "text");
+  }
+
   CHECK(!module.find_method("absent"));
   for (const char* name : {"absent", "forward"}) {
     bool raised = false;

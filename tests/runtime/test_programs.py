@@ -62,6 +62,11 @@ def test_c_program_gives_the_results_of_python(model, tmp_path):
     assert "4 constants" in done.stderr
 
 
+def test_mistakes_of_callers_are_errors(model, tmp_path):
+    done = run(built(HERE / "mistakes.c", tmp_path, "-std=c11"), model[1])
+    assert done.returncode == 0, done.stderr
+
+
 def test_c_program_runs_a_quantized_model(model, tmp_path):
     from flambeau.ao.quantization.quantize_pt2e import convert_pt2e, prepare_pt2e
     from flambeau.ao.quantization.quantizer import x86_inductor_quantizer as x86

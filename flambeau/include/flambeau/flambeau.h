@@ -1,7 +1,7 @@
 /* The C interface of flambeau: models that were compiled ahead of time, scripts, tensors and operators.
  *
- * Handles are opaque and counted. A function that can fail returns 0, or the kind of the error; fl_error()
- * then says what went wrong, for the last such call of the thread. Functions may be called from several
+ * Handles are opaque and counted. A function that can fail returns 0, or the kind of the error, also where a
+ * pointer that it needs is null; fl_error() then says what went wrong, for the last such call of the thread. Functions may be called from several
  * threads; a model may be run by many at the same time.
  *
  * The interface only grows: what a program was compiled against stays. fl_abi_version() tells the library's
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define FL_ABI_VERSION 5
+#define FL_ABI_VERSION 6
 #define FL_API __attribute__((visibility("default")))
 
 typedef enum {
@@ -117,6 +117,7 @@ FL_API int64_t fl_tensor_numel(const fl_tensor* tensor);
 FL_API const int64_t* fl_tensor_sizes(const fl_tensor* tensor);
 FL_API const int64_t* fl_tensor_strides(const fl_tensor* tensor);
 FL_API int64_t fl_tensor_offset(const fl_tensor* tensor);
+/* -1 for a dtype without a number. */
 FL_API fl_dtype fl_tensor_dtype(const fl_tensor* tensor);
 FL_API int fl_tensor_is_contiguous(const fl_tensor* tensor);
 FL_API void* fl_tensor_data(const fl_tensor* tensor);
@@ -259,12 +260,25 @@ FL_API fl_status fl_script_load_memory(const void* data, size_t size, fl_object*
 /* A file that was saved beside the module; a string, or none. */
 FL_API fl_status fl_script_extra_file(const char* path, const char* name, fl_object** content);
 
+/* Takes the next bytes of a file; not 0 where they cannot be kept. */
+typedef int (*fl_write_function)(void* context, const void* data, size_t size);
+/* Writes the archive of a module, which PyTorch reads as well, and the files of a dict of strings beside it,
+   or null. */
+FL_API fl_status fl_script_save(const fl_object* module, const fl_object* extra_files,
+                                fl_write_function write, void* context);
+/* Plain values, tensors, and lists, tuples and dicts of them, as torch.save writes them in Python. */
+FL_API fl_status fl_pickle_save(const fl_object* value, fl_write_function write, void* context);
+FL_API fl_status fl_pickle_load(const void* data, size_t size, fl_object** value);
+
 FL_API fl_object* fl_object_retain(fl_object* object);
 FL_API void fl_object_release(fl_object* object);
 FL_API fl_status fl_object_from_value(const fl_value* value, fl_object** object);
 /* Items of a dict are keys and values in turn. */
 FL_API fl_status fl_object_from_items(fl_object_kind kind, fl_object* const* items, size_t count,
                                       fl_object** object);
+/* A module without code. A kind is FL_NAMES_PARAMETERS, FL_NAMES_BUFFERS or FL_NAMES_ATTRIBUTES. */
+FL_API fl_status fl_object_from_attributes(const char* const* names, fl_object* const* values,
+                                           const fl_names* kinds, size_t count, fl_object** module);
 FL_API fl_object_kind fl_object_kind_of(const fl_object* object);
 /* The value of a plain object. Tensors are owned by the caller; strings are valid while the object is. */
 FL_API fl_status fl_object_value(const fl_object* object, fl_value* value);

@@ -7,25 +7,13 @@
 
 namespace torch::nn {
 
-#define FL_OPTION(Class, type, name) \
-  Class& name(const type& value) {   \
-    name##_ = value;                 \
-    return *this;                    \
-  }                                  \
-  const type& name() const {         \
-    return name##_;                  \
-  }
-
 struct MultiheadAttentionOptions {
   MultiheadAttentionOptions(int64_t embed_dim, int64_t num_heads)
       : embed_dim_(embed_dim), num_heads_(num_heads) {}
-  FL_OPTION(MultiheadAttentionOptions, int64_t, embed_dim)
-  FL_OPTION(MultiheadAttentionOptions, int64_t, num_heads)
-  FL_OPTION(MultiheadAttentionOptions, double, dropout)
-  FL_OPTION(MultiheadAttentionOptions, bool, bias)
-  int64_t embed_dim_, num_heads_;
-  double dropout_ = 0;
-  bool bias_ = true;
+  TORCH_ARG(int64_t, embed_dim);
+  TORCH_ARG(int64_t, num_heads);
+  TORCH_ARG(double, dropout) = 0;
+  TORCH_ARG(bool, bias) = true;
 };
 
 // Queries, keys and values as (length, batch, features).
@@ -87,21 +75,17 @@ TORCH_MODULE(MultiheadAttention);
 
 // ---------------------------------------------------------------- layers
 
-#define FL_LAYER_OPTIONS(Name)                                                 \
-  struct Name {                                                                \
-    Name(int64_t d_model, int64_t nhead) : d_model_(d_model), nhead_(nhead) {} \
-    FL_OPTION(Name, int64_t, d_model)                                          \
-    FL_OPTION(Name, int64_t, nhead)                                            \
-    FL_OPTION(Name, int64_t, dim_feedforward)                                  \
-    FL_OPTION(Name, double, dropout)                                           \
-    FL_OPTION(Name, std::string, activation)                                   \
-    int64_t d_model_, nhead_, dim_feedforward_ = 2048;                         \
-    double dropout_ = 0.1;                                                     \
-    std::string activation_ = "relu";                                          \
-  };
-FL_LAYER_OPTIONS(TransformerEncoderLayerOptions)
-FL_LAYER_OPTIONS(TransformerDecoderLayerOptions)
-#undef FL_LAYER_OPTIONS
+template <bool DECODER>
+struct TransformerLayerOptions {
+  TransformerLayerOptions(int64_t d_model, int64_t nhead) : d_model_(d_model), nhead_(nhead) {}
+  TORCH_ARG(int64_t, d_model);
+  TORCH_ARG(int64_t, nhead);
+  TORCH_ARG(int64_t, dim_feedforward) = 2048;
+  TORCH_ARG(double, dropout) = 0.1;
+  TORCH_ARG(std::string, activation) = "relu";
+};
+using TransformerEncoderLayerOptions = TransformerLayerOptions<false>;
+using TransformerDecoderLayerOptions = TransformerLayerOptions<true>;
 
 namespace detail {
 inline Tensor activated(const std::string& name, const Tensor& x) {
@@ -193,11 +177,10 @@ template <class Layer, class LayerOptions>
 struct StackOptions {
   StackOptions(const Layer& layer, int64_t n) : encoder_layer(layer), num_layers_(n) {}
   StackOptions(const LayerOptions& layer, int64_t n) : encoder_layer(Layer(layer)), num_layers_(n) {}
-  FL_OPTION(StackOptions, int64_t, num_layers)
-  FL_OPTION(StackOptions, AnyModule, norm)
   Layer encoder_layer;
-  int64_t num_layers_;
-  AnyModule norm_;
+
+  TORCH_ARG(int64_t, num_layers);
+  TORCH_ARG(AnyModule, norm);
 };
 using TransformerEncoderOptions = StackOptions<TransformerEncoderLayer, TransformerEncoderLayerOptions>;
 using TransformerDecoderOptions = StackOptions<TransformerDecoderLayer, TransformerDecoderLayerOptions>;
@@ -256,16 +239,13 @@ TORCH_MODULE(TransformerDecoder);
 struct TransformerOptions {
   TransformerOptions(int64_t d_model = 512, int64_t nhead = 8, int64_t encoders = 6, int64_t decoders = 6)
       : d_model_(d_model), nhead_(nhead), num_encoder_layers_(encoders), num_decoder_layers_(decoders) {}
-  FL_OPTION(TransformerOptions, int64_t, d_model)
-  FL_OPTION(TransformerOptions, int64_t, nhead)
-  FL_OPTION(TransformerOptions, int64_t, num_encoder_layers)
-  FL_OPTION(TransformerOptions, int64_t, num_decoder_layers)
-  FL_OPTION(TransformerOptions, int64_t, dim_feedforward)
-  FL_OPTION(TransformerOptions, double, dropout)
-  FL_OPTION(TransformerOptions, std::string, activation)
-  int64_t d_model_, nhead_, num_encoder_layers_, num_decoder_layers_, dim_feedforward_ = 2048;
-  double dropout_ = 0.1;
-  std::string activation_ = "relu";
+  TORCH_ARG(int64_t, d_model);
+  TORCH_ARG(int64_t, nhead);
+  TORCH_ARG(int64_t, num_encoder_layers);
+  TORCH_ARG(int64_t, num_decoder_layers);
+  TORCH_ARG(int64_t, dim_feedforward) = 2048;
+  TORCH_ARG(double, dropout) = 0.1;
+  TORCH_ARG(std::string, activation) = "relu";
 };
 
 class TransformerImpl : public Cloneable<TransformerImpl> {
@@ -309,6 +289,5 @@ class TransformerImpl : public Cloneable<TransformerImpl> {
   TransformerDecoder decoder{nullptr};
 };
 TORCH_MODULE(Transformer);
-#undef FL_OPTION
 
 }  // namespace torch::nn

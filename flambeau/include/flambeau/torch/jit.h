@@ -1,11 +1,9 @@
 // torch::jit::load: archives of TorchScript, run by the library's machine.
 #pragma once
 
-#include <flambeau/torch/ivalue.h>
+#include <flambeau/torch/archive.h>
 
-#include <fstream>
 #include <istream>
-#include <iterator>
 #include <unordered_map>
 
 namespace torch::jit {
@@ -138,6 +136,13 @@ class Module {
   void to(const Device& device, ScalarType dtype, bool = false) {
     c10::check(fl_object_convert(value_.handle(), static_cast<int>(dtype), device.str().c_str()));
   }
+  void save(std::ostream& out, const ExtraFilesMap& extra_files = {}) const {
+    const IValue files(std::map<std::string, std::string>(extra_files.begin(), extra_files.end()));
+    c10::check(fl_script_save(value_.handle(), files.handle(), serialize::write_to_stream, &out));
+  }
+  void save(const std::string& path, const ExtraFilesMap& extra_files = {}) const {
+    serialize::replace_file(path, [&](std::ostream& out) { save(out, extra_files); });
+  }
   const IValue& _ivalue() const { return value_; }
 
  private:
@@ -199,7 +204,7 @@ inline Module load(const std::string& path, std::optional<Device> device, ExtraF
 }
 
 inline Module load(std::istream& in, std::optional<Device> device = std::nullopt) {
-  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::string bytes = serialize::read_all(in);
   fl_object* module = nullptr;
   c10::check(fl_script_load_memory(bytes.data(), bytes.size(), &module));
   Module made(IValue::adopt(module));

@@ -5,39 +5,22 @@
 
 namespace torch::nn {
 
-#define FL_OPTION(Class, type, name) \
-  Class& name(const type& value) {   \
-    name##_ = value;                 \
-    return *this;                    \
-  }                                  \
-  const type& name() const {         \
-    return name##_;                  \
-  }
-
 // ---------------------------------------------------------------- embeddings
 
 struct EmbeddingOptions {
   EmbeddingOptions(int64_t n, int64_t d) : num_embeddings_(n), embedding_dim_(d) {}
-  FL_OPTION(EmbeddingOptions, int64_t, num_embeddings)
-  FL_OPTION(EmbeddingOptions, int64_t, embedding_dim)
-  FL_OPTION(EmbeddingOptions, std::optional<int64_t>, padding_idx)
-  FL_OPTION(EmbeddingOptions, std::optional<double>, max_norm)
-  FL_OPTION(EmbeddingOptions, double, norm_type)
-  FL_OPTION(EmbeddingOptions, bool, scale_grad_by_freq)
-  FL_OPTION(EmbeddingOptions, bool, sparse)
-  FL_OPTION(EmbeddingOptions, Tensor, _weight)
-  int64_t num_embeddings_, embedding_dim_;
-  std::optional<int64_t> padding_idx_;
-  std::optional<double> max_norm_;
-  double norm_type_ = 2;
-  bool scale_grad_by_freq_ = false, sparse_ = false;
-  Tensor _weight_;
+  TORCH_ARG(int64_t, num_embeddings);
+  TORCH_ARG(int64_t, embedding_dim);
+  TORCH_ARG(std::optional<int64_t>, padding_idx);
+  TORCH_ARG(std::optional<double>, max_norm);
+  TORCH_ARG(double, norm_type) = 2;
+  TORCH_ARG(bool, scale_grad_by_freq) = false;
+  TORCH_ARG(bool, sparse) = false;
+  TORCH_ARG(Tensor, _weight);
 };
 struct EmbeddingFromPretrainedOptions {
-  FL_OPTION(EmbeddingFromPretrainedOptions, bool, freeze)
-  FL_OPTION(EmbeddingFromPretrainedOptions, std::optional<int64_t>, padding_idx)
-  bool freeze_ = true;
-  std::optional<int64_t> padding_idx_;
+  TORCH_ARG(bool, freeze) = true;
+  TORCH_ARG(std::optional<int64_t>, padding_idx);
 };
 
 class EmbeddingImpl : public Cloneable<EmbeddingImpl> {
@@ -86,11 +69,9 @@ class Embedding : public ModuleHolder<EmbeddingImpl> {
 
 struct EmbeddingBagOptions {
   EmbeddingBagOptions(int64_t n, int64_t d) : num_embeddings_(n), embedding_dim_(d) {}
-  FL_OPTION(EmbeddingBagOptions, int64_t, num_embeddings)
-  FL_OPTION(EmbeddingBagOptions, int64_t, embedding_dim)
-  FL_OPTION(EmbeddingBagOptions, std::string, mode)
-  int64_t num_embeddings_, embedding_dim_;
-  std::string mode_ = "mean";
+  TORCH_ARG(int64_t, num_embeddings);
+  TORCH_ARG(int64_t, embedding_dim);
+  TORCH_ARG(std::string, mode) = "mean";
 };
 class EmbeddingBagImpl : public Cloneable<EmbeddingBagImpl> {
  public:
@@ -117,13 +98,10 @@ TORCH_MODULE(EmbeddingBag);
 
 struct GroupNormOptions {
   GroupNormOptions(int64_t groups, int64_t channels) : num_groups_(groups), num_channels_(channels) {}
-  FL_OPTION(GroupNormOptions, int64_t, num_groups)
-  FL_OPTION(GroupNormOptions, int64_t, num_channels)
-  FL_OPTION(GroupNormOptions, double, eps)
-  FL_OPTION(GroupNormOptions, bool, affine)
-  int64_t num_groups_, num_channels_;
-  double eps_ = 1e-5;
-  bool affine_ = true;
+  TORCH_ARG(int64_t, num_groups);
+  TORCH_ARG(int64_t, num_channels);
+  TORCH_ARG(double, eps) = 1e-5;
+  TORCH_ARG(bool, affine) = true;
 };
 class GroupNormImpl : public Cloneable<GroupNormImpl> {
  public:
@@ -144,25 +122,11 @@ class GroupNormImpl : public Cloneable<GroupNormImpl> {
 };
 TORCH_MODULE(GroupNorm);
 
-struct InstanceNormOptions : BatchNormOptions {
-  InstanceNormOptions(int64_t n) : BatchNormOptions(n) { affine_ = track_running_stats_ = false; }
-#define FL_OWN(type, name)                       \
-  InstanceNormOptions& name(const type& value) { \
-    name##_ = value;                             \
-    return *this;                                \
-  }                                              \
-  using BatchNormOptions::name;
-  FL_OWN(double, eps)
-  FL_OWN(double, momentum)
-  FL_OWN(bool, affine)
-  FL_OWN(bool, track_running_stats)
-#undef FL_OWN
-};
+using InstanceNormOptions = NormOptions<true>;
 template <class Derived>
-class InstanceNormBase : public BatchNormBase<Derived> {
+class InstanceNormBase : public BatchNormBase<Derived, InstanceNormOptions> {
  public:
-  InstanceNormBase(int64_t n) : InstanceNormBase(InstanceNormOptions(n)) {}
-  explicit InstanceNormBase(const InstanceNormOptions& o) : BatchNormBase<Derived>(o) {}
+  using BatchNormBase<Derived, InstanceNormOptions>::BatchNormBase;
   Tensor forward(const Tensor& input) {
     return at::detail::call("instance_norm", input, this->weight, this->bias, this->running_mean,
                             this->running_var, this->is_training() || !this->running_mean.defined(),
@@ -187,12 +151,10 @@ FL_INSTANCE_NORM(InstanceNorm3d)
 struct BilinearOptions {
   BilinearOptions(int64_t first, int64_t second, int64_t out)
       : in1_features_(first), in2_features_(second), out_features_(out) {}
-  FL_OPTION(BilinearOptions, int64_t, in1_features)
-  FL_OPTION(BilinearOptions, int64_t, in2_features)
-  FL_OPTION(BilinearOptions, int64_t, out_features)
-  FL_OPTION(BilinearOptions, bool, bias)
-  int64_t in1_features_, in2_features_, out_features_;
-  bool bias_ = true;
+  TORCH_ARG(int64_t, in1_features);
+  TORCH_ARG(int64_t, in2_features);
+  TORCH_ARG(int64_t, out_features);
+  TORCH_ARG(bool, bias) = true;
 };
 class BilinearImpl : public Cloneable<BilinearImpl> {
  public:
@@ -214,10 +176,8 @@ class BilinearImpl : public Cloneable<BilinearImpl> {
 TORCH_MODULE(Bilinear);
 
 struct PReLUOptions {
-  FL_OPTION(PReLUOptions, int64_t, num_parameters)
-  FL_OPTION(PReLUOptions, double, init)
-  int64_t num_parameters_ = 1;
-  double init_ = 0.25;
+  TORCH_ARG(int64_t, num_parameters) = 1;
+  TORCH_ARG(double, init) = 0.25;
 };
 class PReLUImpl : public Cloneable<PReLUImpl> {
  public:
@@ -232,10 +192,8 @@ class PReLUImpl : public Cloneable<PReLUImpl> {
 TORCH_MODULE(PReLU);
 
 struct CosineSimilarityOptions {
-  FL_OPTION(CosineSimilarityOptions, int64_t, dim)
-  FL_OPTION(CosineSimilarityOptions, double, eps)
-  int64_t dim_ = 1;
-  double eps_ = 1e-8;
+  TORCH_ARG(int64_t, dim) = 1;
+  TORCH_ARG(double, eps) = 1e-8;
 };
 class CosineSimilarityImpl : public Cloneable<CosineSimilarityImpl> {
  public:
@@ -250,11 +208,9 @@ class CosineSimilarityImpl : public Cloneable<CosineSimilarityImpl> {
 TORCH_MODULE(CosineSimilarity);
 
 struct PairwiseDistanceOptions {
-  FL_OPTION(PairwiseDistanceOptions, double, p)
-  FL_OPTION(PairwiseDistanceOptions, double, eps)
-  FL_OPTION(PairwiseDistanceOptions, bool, keepdim)
-  double p_ = 2, eps_ = 1e-6;
-  bool keepdim_ = false;
+  TORCH_ARG(double, p) = 2;
+  TORCH_ARG(double, eps) = 1e-6;
+  TORCH_ARG(bool, keepdim) = false;
 };
 class PairwiseDistanceImpl : public Cloneable<PairwiseDistanceImpl> {
  public:
@@ -272,27 +228,15 @@ TORCH_MODULE(PairwiseDistance);
 
 // Keyword arguments of losses.
 struct MarginLossOptions : Keywords {
-#define FL_SET(type, name)                     \
-  MarginLossOptions& name(const type& value) { \
-    set(#name, value);                         \
-    return *this;                              \
-  }
-  FL_SET(double, margin)
-  FL_SET(std::string, reduction)
-#undef FL_SET
+  FL_KEYWORD(double, margin)
+  FL_KEYWORD(std::string, reduction)
 };
 struct TripletMarginLossOptions : Keywords {
-#define FL_SET(type, name)                            \
-  TripletMarginLossOptions& name(const type& value) { \
-    set(#name, value);                                \
-    return *this;                                     \
-  }
-  FL_SET(double, margin)
-  FL_SET(double, p)
-  FL_SET(double, eps)
-  FL_SET(bool, swap)
-  FL_SET(std::string, reduction)
-#undef FL_SET
+  FL_KEYWORD(double, margin)
+  FL_KEYWORD(double, p)
+  FL_KEYWORD(double, eps)
+  FL_KEYWORD(bool, swap)
+  FL_KEYWORD(std::string, reduction)
 };
 using CosineEmbeddingLossOptions = MarginLossOptions;
 using MarginRankingLossOptions = MarginLossOptions;
@@ -328,15 +272,9 @@ FL_LOSS_OF(MultiLabelSoftMarginLoss, multilabel_soft_margin_loss, FL_TWO, (a, b)
 #undef FL_LOSS_OF
 
 struct CTCLossOptions : Keywords {
-#define FL_SET(type, name)                  \
-  CTCLossOptions& name(const type& value) { \
-    set(#name, value);                      \
-    return *this;                           \
-  }
-  FL_SET(int64_t, blank)
-  FL_SET(bool, zero_infinity)
-  FL_SET(std::string, reduction)
-#undef FL_SET
+  FL_KEYWORD(int64_t, blank)
+  FL_KEYWORD(bool, zero_infinity)
+  FL_KEYWORD(std::string, reduction)
 };
 class CTCLossImpl : public Cloneable<CTCLossImpl> {
  public:
@@ -350,7 +288,8 @@ class CTCLossImpl : public Cloneable<CTCLossImpl> {
   CTCLossOptions options;
 };
 TORCH_MODULE(CTCLoss);
-#undef FL_OPTION
+
+#undef FL_KEYWORD
 
 // ---------------------------------------------------------------- utilities
 

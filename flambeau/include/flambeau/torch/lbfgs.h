@@ -9,17 +9,24 @@ namespace torch::optim {
 
 struct LBFGSOptions : OptimizerCloneableOptions<LBFGSOptions> {
   LBFGSOptions(double lr = 1) : lr_(lr) {}
-  FL_OPTION(LBFGSOptions, double, lr)
-  FL_OPTION(LBFGSOptions, int64_t, max_iter)
-  FL_OPTION(LBFGSOptions, std::optional<int64_t>, max_eval)
-  FL_OPTION(LBFGSOptions, double, tolerance_grad)
-  FL_OPTION(LBFGSOptions, double, tolerance_change)
-  FL_OPTION(LBFGSOptions, int64_t, history_size)
-  FL_OPTION(LBFGSOptions, std::optional<std::string>, line_search_fn)
-  double lr_, tolerance_grad_ = 1e-7, tolerance_change_ = 1e-9;
-  int64_t max_iter_ = 20, history_size_ = 100;
-  std::optional<int64_t> max_eval_;
-  std::optional<std::string> line_search_fn_;
+  template <class V>
+  void each(const V& visit) {
+    visit("lr", lr_);
+    visit("max_iter", max_iter_);
+    visit("max_eval", max_eval_);
+    visit("tolerance_grad", tolerance_grad_);
+    visit("tolerance_change", tolerance_change_);
+    visit("history_size", history_size_);
+    visit("line_search_fn", line_search_fn_);
+  }
+
+  TORCH_ARG(double, lr);
+  TORCH_ARG(int64_t, max_iter) = 20;
+  TORCH_ARG(std::optional<int64_t>, max_eval);
+  TORCH_ARG(double, tolerance_grad) = 1e-7;
+  TORCH_ARG(double, tolerance_change) = 1e-9;
+  TORCH_ARG(int64_t, history_size) = 100;
+  TORCH_ARG(std::optional<std::string>, line_search_fn);
 };
 
 class LBFGS : public Optimizer {
@@ -57,7 +64,6 @@ class LBFGS : public Optimizer {
     }
     return first;
   }
-  std::vector<std::pair<std::string, std::vector<Tensor>*>> state_lists() override { return {}; }
 
  protected:
   void update(size_t, const Tensor&, const Tensor&, const OptimizerOptions&) override {}

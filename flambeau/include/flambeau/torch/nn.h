@@ -104,24 +104,13 @@ inline Tensor sparse_(const Tensor& t, double sparsity, double std = 0.01) {
 
 }  // namespace init
 
-#define FL_OPTION(Class, type, name) \
-  Class& name(const type& value) {   \
-    name##_ = value;                 \
-    return *this;                    \
-  }                                  \
-  const type& name() const {         \
-    return name##_;                  \
-  }
-
 // ---------------------------------------------------------------- linear
 
 struct LinearOptions {
   LinearOptions(int64_t in, int64_t out) : in_features_(in), out_features_(out) {}
-  FL_OPTION(LinearOptions, int64_t, in_features)
-  FL_OPTION(LinearOptions, int64_t, out_features)
-  FL_OPTION(LinearOptions, bool, bias)
-  int64_t in_features_, out_features_;
-  bool bias_ = true;
+  TORCH_ARG(int64_t, in_features);
+  TORCH_ARG(int64_t, out_features);
+  TORCH_ARG(bool, bias) = true;
 };
 
 class LinearImpl : public Cloneable<LinearImpl> {
@@ -154,25 +143,23 @@ template <size_t D>
 struct ConvOptions {
   ConvOptions(int64_t in, int64_t out, ExpandingArray<D> kernel)
       : in_channels_(in), out_channels_(out), kernel_size_(kernel) {}
-  FL_OPTION(ConvOptions, int64_t, in_channels)
-  FL_OPTION(ConvOptions, int64_t, out_channels)
-  FL_OPTION(ConvOptions, ExpandingArray<D>, kernel_size)
-  FL_OPTION(ConvOptions, ExpandingArray<D>, stride)
-  FL_OPTION(ConvOptions, ExpandingArray<D>, padding)
-  FL_OPTION(ConvOptions, ExpandingArray<D>, dilation)
-  FL_OPTION(ConvOptions, int64_t, groups)
-  FL_OPTION(ConvOptions, bool, bias)
-  FL_OPTION(ConvOptions, std::string, padding_mode)
+  TORCH_ARG(int64_t, in_channels);
+  TORCH_ARG(int64_t, out_channels);
+  TORCH_ARG(ExpandingArray<D>, kernel_size);
+  TORCH_ARG(ExpandingArray<D>, stride) = 1;
+  TORCH_ARG(ExpandingArray<D>, padding) = 0;
+  TORCH_ARG(ExpandingArray<D>, dilation) = 1;
+  TORCH_ARG(int64_t, groups) = 1;
+  TORCH_ARG(bool, bias) = true;
+  TORCH_ARG(std::string, padding_mode) = "zeros";
+
+ public:
   ConvOptions& padding(const OptionName& name) {  // kSame, kValid
     padding_name_ = name.text;
     return *this;
   }
   const std::string& padding_name() const { return padding_name_; }
-  int64_t in_channels_, out_channels_;
-  ExpandingArray<D> kernel_size_, stride_ = 1, padding_ = 0, dilation_ = 1;
-  std::string padding_mode_ = "zeros", padding_name_;
-  int64_t groups_ = 1;
-  bool bias_ = true;
+  std::string padding_name_;
 };
 using Conv1dOptions = ConvOptions<1>;
 using Conv2dOptions = ConvOptions<2>;
@@ -235,26 +222,26 @@ TORCH_MODULE(Conv3d);
 
 // ---------------------------------------------------------------- normalization, embedding, dropout
 
-struct BatchNormOptions {
-  BatchNormOptions(int64_t n) : num_features_(n) {}
-  FL_OPTION(BatchNormOptions, int64_t, num_features)
-  FL_OPTION(BatchNormOptions, double, eps)
-  FL_OPTION(BatchNormOptions, double, momentum)
-  FL_OPTION(BatchNormOptions, bool, affine)
-  FL_OPTION(BatchNormOptions, bool, track_running_stats)
-  int64_t num_features_;
-  double eps_ = 1e-5, momentum_ = 0.1;
-  bool affine_ = true, track_running_stats_ = true;
+// Norms over instances have neither weights nor running statistics, unless they are asked for.
+template <bool INSTANCE>
+struct NormOptions {
+  NormOptions(int64_t n) : num_features_(n) {}
+  TORCH_ARG(int64_t, num_features);
+  TORCH_ARG(double, eps) = 1e-5;
+  TORCH_ARG(double, momentum) = 0.1;
+  TORCH_ARG(bool, affine) = !INSTANCE;
+  TORCH_ARG(bool, track_running_stats) = !INSTANCE;
 };
+using BatchNormOptions = NormOptions<false>;
 using BatchNorm1dOptions = BatchNormOptions;
 using BatchNorm2dOptions = BatchNormOptions;
 using BatchNorm3dOptions = BatchNormOptions;
 
-template <class Derived>
+template <class Derived, class Options = BatchNormOptions>
 class BatchNormBase : public Cloneable<Derived> {
  public:
-  BatchNormBase(int64_t n) : BatchNormBase(BatchNormOptions(n)) {}
-  explicit BatchNormBase(const BatchNormOptions& o) : options(o) { reset(); }
+  BatchNormBase(int64_t n) : BatchNormBase(Options(n)) {}
+  explicit BatchNormBase(const Options& o) : options(o) { reset(); }
   void reset() override {
     const int64_t n = options.num_features();
     if (options.affine()) {
@@ -280,7 +267,7 @@ class BatchNormBase : public Cloneable<Derived> {
         << ", momentum=" << options.momentum() << ", affine=" << options.affine()
         << ", track_running_stats=" << options.track_running_stats() << ")";
   }
-  BatchNormOptions options;
+  Options options;
   Tensor weight, bias, running_mean, running_var, num_batches_tracked;
 };
 #define FL_BATCH_NORM(Name)                             \
@@ -296,12 +283,9 @@ FL_BATCH_NORM(BatchNorm3d)
 
 struct LayerNormOptions {
   LayerNormOptions(std::vector<int64_t> shape) : normalized_shape_(std::move(shape)) {}
-  FL_OPTION(LayerNormOptions, std::vector<int64_t>, normalized_shape)
-  FL_OPTION(LayerNormOptions, double, eps)
-  FL_OPTION(LayerNormOptions, bool, elementwise_affine)
-  std::vector<int64_t> normalized_shape_;
-  double eps_ = 1e-5;
-  bool elementwise_affine_ = true;
+  TORCH_ARG(std::vector<int64_t>, normalized_shape);
+  TORCH_ARG(double, eps) = 1e-5;
+  TORCH_ARG(bool, elementwise_affine) = true;
 };
 class LayerNormImpl : public Cloneable<LayerNormImpl> {
  public:
@@ -328,10 +312,8 @@ TORCH_MODULE(LayerNorm);
 
 struct DropoutOptions {
   DropoutOptions(double p = 0.5) : p_(p) {}
-  FL_OPTION(DropoutOptions, double, p)
-  FL_OPTION(DropoutOptions, bool, inplace)
-  double p_;
-  bool inplace_ = false;
+  TORCH_ARG(double, p);
+  TORCH_ARG(bool, inplace) = false;
 };
 #define FL_DROPOUT(Name, function)                                                                         \
   class Name##Impl : public Cloneable<Name##Impl> {                                                        \
@@ -430,7 +412,5 @@ FL_LOSS(SmoothL1Loss, smooth_l1_loss)
 FL_LOSS(HuberLoss, huber_loss)
 FL_LOSS(KLDivLoss, kl_div)
 #undef FL_LOSS
-
-#undef FL_OPTION
 
 }  // namespace torch::nn

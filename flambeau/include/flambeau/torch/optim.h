@@ -1,7 +1,8 @@
 // torch::optim: SGD, Adam, AdamW, RMSprop and Adagrad over groups of parameters with options of their own.
 #pragma once
 
-#include <flambeau/torch/functions.h>
+#include <flambeau/torch/archive.h>
+#include <flambeau/torch/arg.h>
 
 #include <cmath>
 #include <memory>
@@ -16,7 +17,27 @@ class OptimizerOptions {
   virtual std::unique_ptr<OptimizerOptions> clone() const = 0;
   virtual double get_lr() const = 0;
   virtual void set_lr(double lr) = 0;
+  virtual void serialize(serialize::OutputArchive& archive) const = 0;
+  virtual void serialize(serialize::InputArchive& archive) = 0;
 };
+
+namespace detail {
+
+inline void read(const c10::IValue& value, std::tuple<double, double>& to) {
+  const std::vector<c10::IValue> parts = value.elements();
+  to = {parts.at(0).toDouble(), parts.at(1).toDouble()};
+}
+template <class T>
+void read(const c10::IValue& value, T& to) {
+  to = value.to<T>();
+}
+template <class T>
+void read(const c10::IValue& value, std::optional<T>& to) {
+  to.reset();
+  if (!value.isNone()) read(value, to.emplace());
+}
+
+}  // namespace detail
 
 // What each kind of options has.
 template <class Derived>
@@ -27,6 +48,18 @@ class OptimizerCloneableOptions : public OptimizerOptions {
   }
   double get_lr() const override { return static_cast<const Derived*>(this)->lr(); }
   void set_lr(double lr) override { static_cast<Derived*>(this)->lr(lr); }
+  void serialize(serialize::OutputArchive& archive) const override {
+    Derived(static_cast<const Derived&>(*this)).each([&](const char* name, const auto& value) {
+      archive.write(name, c10::IValue(value));
+    });
+  }
+  void serialize(serialize::InputArchive& archive) override {
+    static_cast<Derived*>(this)->each([&](const char* name, auto& value) {
+      c10::IValue stored;
+      archive.read(name, stored);
+      detail::read(stored, value);
+    });
+  }
 };
 
 // Parameters, and their options where those are not the optimizer's.
@@ -113,9 +146,9 @@ class Optimizer {
     first.insert(first.end(), more.begin(), more.end());
   }
   size_t size() const { return parameters().size(); }
-  // What it keeps for parameters, for torch::save: lists of tensors by name, and how many steps it made.
-  virtual std::vector<std::pair<std::string, std::vector<Tensor>*>> state_lists() { return {}; }
-  virtual std::vector<int64_t>* state_steps() { return nullptr; }
+  // Options of groups, and what is kept for parameters.
+  virtual void save(serialize::OutputArchive& archive) const;
+  virtual void load(serialize::InputArchive& archive);
 
  protected:
   virtual void update(size_t index, const Tensor& parameter, const Tensor& grad,
@@ -130,21 +163,89 @@ class Optimizer {
     if (steps.size() <= index) steps.resize(index + 1);
     return ++steps[index];
   }
+  // What is kept for parameters: lists of tensors by name, and how many steps were made.
+  using StateLists = std::vector<std::pair<std::string, std::vector<Tensor>*>>;
+  virtual StateLists state_lists() { return {}; }
+  virtual std::vector<int64_t>* state_steps() { return nullptr; }
   std::vector<OptimizerParamGroup> groups_;
   std::unique_ptr<OptimizerOptions> defaults_;
 };
 
-#define FL_OPTION(Class, type, name) \
-  Class& name(const type& value) {   \
-    name##_ = value;                 \
-    return *this;                    \
-  }                                  \
-  type& name() {                     \
-    return name##_;                  \
-  }                                  \
-  const type& name() const {         \
-    return name##_;                  \
+// Parameters are known by their numbers; LibTorch writes numbers of another kind, and reads any.
+inline void Optimizer::save(serialize::OutputArchive& archive) const {
+  auto& self = const_cast<Optimizer&>(*this);
+  serialize::OutputArchive state, groups;
+  for (size_t i = 0; i < size(); ++i) {
+    serialize::OutputArchive one;
+    const std::vector<int64_t>* steps = self.state_steps();
+    bool any = steps && i < steps->size();
+    if (any) one.write("step", c10::IValue((*steps)[i]));
+    for (const auto& [name, list] : self.state_lists())
+      if (i < list->size() && (*list)[i].defined()) {
+        one.write(name, c10::IValue((*list)[i]));
+        any = true;
+      }
+    if (any) state.write(std::to_string(i), one);
   }
+  const auto write_size = [](serialize::OutputArchive& to, const std::string& name, size_t value) {
+    to.write(name, torch::tensor(static_cast<int64_t>(value)));
+  };
+  write_size(groups, "param_groups/size", groups_.size());
+  size_t number = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    serialize::OutputArchive group, options;
+    write_size(group, "params/size", groups_[g].params().size());
+    for (size_t i = 0; i < groups_[g].params().size(); ++i)
+      group.write("params/" + std::to_string(i), c10::IValue(std::to_string(number++)));
+    groups_[g].options().serialize(options);
+    group.write("options", options);
+    groups.write("param_groups/" + std::to_string(g), group);
+  }
+  archive.write("pytorch_version", c10::IValue("1.5.0"));
+  archive.write("state", state);
+  archive.write("param_groups", groups);
+}
+
+inline void Optimizer::load(serialize::InputArchive& archive) {
+  serialize::InputArchive state, groups;
+  archive.read("state", state);
+  archive.read("param_groups", groups);
+  const auto check_size = [](const serialize::InputArchive& from, const std::string& name, size_t wanted) {
+    Tensor stored;
+    from.read(name, stored);
+    if (stored.item<int64_t>() != static_cast<int64_t>(wanted))
+      throw c10::Error(c10::str("[load] expected ", name, " of the optimizer, ", wanted, ", got ",
+                                stored.item<int64_t>()));
+  };
+  std::unordered_map<std::string, size_t> numbers;
+  check_size(groups, "param_groups/size", groups_.size());
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    serialize::InputArchive group, options;
+    groups.read("param_groups/" + std::to_string(g), group);
+    check_size(group, "params/size", groups_[g].params().size());
+    for (size_t i = 0; i < groups_[g].params().size(); ++i) {
+      c10::IValue key;
+      group.read("params/" + std::to_string(i), key);
+      const size_t number = numbers.size();
+      numbers[key.toStringRef()] = number;
+    }
+    group.read("options", options);
+    groups_[g].options().serialize(options);
+  }
+  for (const auto& [name, list] : state_lists()) list->assign(size(), Tensor());
+  if (std::vector<int64_t>* steps = state_steps()) steps->assign(size(), 0);
+  for (const std::string& key : state.keys()) {
+    const auto number = numbers.find(key);
+    if (number == numbers.end())
+      throw c10::Error(c10::str("[load] expected the state of a parameter of the optimizer, got ", key));
+    serialize::InputArchive one;
+    state.read(key, one);
+    c10::IValue step;
+    if (state_steps() && one.try_read("step", step)) (*state_steps())[number->second] = step.toInt();
+    for (const auto& [name, list] : state_lists()) one.try_read(name, (*list)[number->second]);
+  }
+}
+
 // Constructors of an optimizer with options, and what it is set to.
 #define FL_OPTIMIZER(Name, Base, Options)                                                        \
   explicit Name(const std::vector<OptimizerParamGroup>& groups, Options o = {})                  \
@@ -157,21 +258,26 @@ class Optimizer {
 
 struct SGDOptions : OptimizerCloneableOptions<SGDOptions> {
   SGDOptions(double lr = 1e-3) : lr_(lr) {}
-  FL_OPTION(SGDOptions, double, lr)
-  FL_OPTION(SGDOptions, double, momentum)
-  FL_OPTION(SGDOptions, double, dampening)
-  FL_OPTION(SGDOptions, double, weight_decay)
-  FL_OPTION(SGDOptions, bool, nesterov)
-  double lr_, momentum_ = 0, dampening_ = 0, weight_decay_ = 0;
-  bool nesterov_ = false;
+  template <class V>
+  void each(const V& visit) {
+    visit("lr", lr_);
+    visit("momentum", momentum_);
+    visit("dampening", dampening_);
+    visit("weight_decay", weight_decay_);
+    visit("nesterov", nesterov_);
+  }
+
+  TORCH_ARG(double, lr);
+  TORCH_ARG(double, momentum) = 0;
+  TORCH_ARG(double, dampening) = 0;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(bool, nesterov) = false;
 };
 
 class SGD : public Optimizer {
  public:
   FL_OPTIMIZER(SGD, Optimizer, SGDOptions)
-  std::vector<std::pair<std::string, std::vector<Tensor>*>> state_lists() override {
-    return {{"momentum", &momentum_}};
-  }
+  StateLists state_lists() override { return {{"momentum_buffer", &momentum_}}; }
 
  protected:
   void update(size_t index, const Tensor& parameter, const Tensor& gradient,
@@ -194,45 +300,35 @@ class SGD : public Optimizer {
   std::vector<Tensor> momentum_;
 };
 
-template <class Derived>
-struct AdamOptionsBase : OptimizerCloneableOptions<Derived> {
-  AdamOptionsBase(double lr, double weight_decay) : lr_(lr), weight_decay_(weight_decay) {}
+// DECOUPLED: weight decay is not part of the gradient, as in AdamW.
+template <bool DECOUPLED>
+struct AdamOptionsOf : OptimizerCloneableOptions<AdamOptionsOf<DECOUPLED>> {
   using Betas = std::tuple<double, double>;
-#define FL_ADAM_OPTION(type, name)       \
-  Derived& name(const type& value) {     \
-    name##_ = value;                     \
-    return static_cast<Derived&>(*this); \
-  }                                      \
-  type& name() {                         \
-    return name##_;                      \
-  }                                      \
-  const type& name() const {             \
-    return name##_;                      \
+  AdamOptionsOf(double lr = 1e-3) : lr_(lr) {}
+  template <class V>
+  void each(const V& visit) {
+    visit("lr", lr_);
+    visit("betas", betas_);
+    visit("eps", eps_);
+    visit("weight_decay", weight_decay_);
+    visit("amsgrad", amsgrad_);
   }
-  FL_ADAM_OPTION(double, lr)
-  FL_ADAM_OPTION(Betas, betas)
-  FL_ADAM_OPTION(double, eps)
-  FL_ADAM_OPTION(double, weight_decay)
-  FL_ADAM_OPTION(bool, amsgrad)
-#undef FL_ADAM_OPTION
-  double lr_, eps_ = 1e-8, weight_decay_;
-  Betas betas_{0.9, 0.999};
-  bool amsgrad_ = false;
-};
-struct AdamOptions : AdamOptionsBase<AdamOptions> {
-  AdamOptions(double lr = 1e-3) : AdamOptionsBase(lr, 0) {}
-};
-struct AdamWOptions : AdamOptionsBase<AdamWOptions> {
-  AdamWOptions(double lr = 1e-3) : AdamOptionsBase(lr, 1e-2) {}
-};
 
-// Adam, where weight decay is part of the gradient, and AdamW, where it is not.
+  TORCH_ARG(double, lr);
+  TORCH_ARG(Betas, betas) = { 0.9, 0.999 };
+  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(double, weight_decay) = DECOUPLED ? 1e-2 : 0;
+  TORCH_ARG(bool, amsgrad) = false;
+};
+using AdamOptions = AdamOptionsOf<false>;
+using AdamWOptions = AdamOptionsOf<true>;
+
 template <class Options>
 class AdamBase : public Optimizer {
  public:
   using Optimizer::Optimizer;
-  std::vector<std::pair<std::string, std::vector<Tensor>*>> state_lists() override {
-    return {{"mean", &means_}, {"square", &squares_}, {"largest", &largest_}};
+  StateLists state_lists() override {
+    return {{"exp_avg", &means_}, {"exp_avg_sq", &squares_}, {"max_exp_avg_sq", &largest_}};
   }
   std::vector<int64_t>* state_steps() override { return &steps_; }
 
@@ -276,27 +372,37 @@ class AdamW : public AdamBase<AdamWOptions> {
 
 struct RMSpropOptions : OptimizerCloneableOptions<RMSpropOptions> {
   RMSpropOptions(double lr = 1e-2) : lr_(lr) {}
-  FL_OPTION(RMSpropOptions, double, lr)
-  FL_OPTION(RMSpropOptions, double, alpha)
-  FL_OPTION(RMSpropOptions, double, eps)
-  FL_OPTION(RMSpropOptions, double, weight_decay)
-  FL_OPTION(RMSpropOptions, double, momentum)
-  FL_OPTION(RMSpropOptions, bool, centered)
-  double lr_, alpha_ = 0.99, eps_ = 1e-8, weight_decay_ = 0, momentum_ = 0;
-  bool centered_ = false;
+  template <class V>
+  void each(const V& visit) {
+    visit("lr", lr_);
+    visit("alpha", alpha_);
+    visit("eps", eps_);
+    visit("weight_decay", weight_decay_);
+    visit("momentum", momentum_);
+    visit("centered", centered_);
+  }
+
+  TORCH_ARG(double, lr);
+  TORCH_ARG(double, alpha) = 0.99;
+  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(double, momentum) = 0;
+  TORCH_ARG(bool, centered) = false;
 };
 class RMSprop : public Optimizer {
  public:
   FL_OPTIMIZER(RMSprop, Optimizer, RMSpropOptions)
-  std::vector<std::pair<std::string, std::vector<Tensor>*>> state_lists() override {
-    return {{"square", &squares_}, {"momentum", &momentum_}, {"mean", &means_}};
+  StateLists state_lists() override {
+    return {{"square_avg", &squares_}, {"momentum_buffer", &momentum_}, {"grad_avg", &means_}};
   }
+  std::vector<int64_t>* state_steps() override { return &steps_; }
 
  protected:
   void update(size_t index, const Tensor& parameter, const Tensor& gradient,
               const OptimizerOptions& all) override {
     const auto& o = static_cast<const RMSpropOptions&>(all);
     const Tensor grad = o.weight_decay() ? gradient + parameter * o.weight_decay() : gradient;
+    count_step(steps_, index);
     Tensor& square = kept(squares_, index, parameter);
     square.mul_(o.alpha()).add_(grad * grad * (1 - o.alpha()));
     Tensor spread = square;
@@ -312,23 +418,30 @@ class RMSprop : public Optimizer {
 
  private:
   std::vector<Tensor> squares_, momentum_, means_;
+  std::vector<int64_t> steps_;
 };
 
 struct AdagradOptions : OptimizerCloneableOptions<AdagradOptions> {
   AdagradOptions(double lr = 1e-2) : lr_(lr) {}
-  FL_OPTION(AdagradOptions, double, lr)
-  FL_OPTION(AdagradOptions, double, lr_decay)
-  FL_OPTION(AdagradOptions, double, weight_decay)
-  FL_OPTION(AdagradOptions, double, initial_accumulator_value)
-  FL_OPTION(AdagradOptions, double, eps)
-  double lr_, lr_decay_ = 0, weight_decay_ = 0, initial_accumulator_value_ = 0, eps_ = 1e-10;
+  template <class V>
+  void each(const V& visit) {
+    visit("lr", lr_);
+    visit("lr_decay", lr_decay_);
+    visit("weight_decay", weight_decay_);
+    visit("initial_accumulator_value", initial_accumulator_value_);
+    visit("eps", eps_);
+  }
+
+  TORCH_ARG(double, lr);
+  TORCH_ARG(double, lr_decay) = 0;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(double, initial_accumulator_value) = 0;
+  TORCH_ARG(double, eps) = 1e-10;
 };
 class Adagrad : public Optimizer {
  public:
   FL_OPTIMIZER(Adagrad, Optimizer, AdagradOptions)
-  std::vector<std::pair<std::string, std::vector<Tensor>*>> state_lists() override {
-    return {{"sum", &sums_}};
-  }
+  StateLists state_lists() override { return {{"sum", &sums_}}; }
   std::vector<int64_t>* state_steps() override { return &steps_; }
 
  protected:
@@ -353,5 +466,4 @@ class Adagrad : public Optimizer {
 
 #include <flambeau/torch/lbfgs.h>
 #include <flambeau/torch/schedulers.h>
-#undef FL_OPTION
 #undef FL_OPTIMIZER

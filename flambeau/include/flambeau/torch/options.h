@@ -2,6 +2,7 @@
 // arguments.
 #pragma once
 
+#include <flambeau/torch/arg.h>
 #include <flambeau/torch/functions.h>
 
 #include <string>
@@ -95,138 +96,225 @@ class Keywords {
   std::vector<std::pair<const char*, Value>> values_;
 };
 
-#define FL_OPTIONS(Name)       \
-  struct Name : nn::Keywords { \
-    using Self = Name;
-#define FL_SET(type, name)        \
-  Self& name(type value) {        \
-    set(#name, std::move(value)); \
-    return *this;                 \
+// An option by its name, in a struct of them.
+#define FL_KEYWORD(type, name)               \
+  auto name(type value) -> decltype(*this) { \
+    this->set(#name, std::move(value));      \
+    return *this;                            \
   }
-// The first option may be given to the constructor; it must be, or it need not.
-#define FL_FIRST(Name, type, name) \
-  Name(type value) {               \
-    this->name(std::move(value));  \
-  }                                \
-  FL_SET(type, name)
-#define FL_END \
-  }            \
-  ;
 
-FL_OPTIONS(ReLUOptions) ReLUOptions() = default;
-FL_FIRST(ReLUOptions, bool, inplace) FL_END using ReLU6Options = ReLUOptions;
+struct ReLUOptions : Keywords {
+  ReLUOptions() = default;
+  ReLUOptions(bool value) { this->inplace(value); }
+  FL_KEYWORD(bool, inplace)
+};
+using ReLU6Options = ReLUOptions;
 using SELUOptions = ReLUOptions;
-FL_OPTIONS(LeakyReLUOptions)
-FL_SET(double, negative_slope)
-FL_SET(bool, inplace)
-FL_END FL_OPTIONS(ELUOptions) FL_SET(double, alpha) FL_SET(bool, inplace) FL_END
-    using CELUOptions = ELUOptions;
-FL_OPTIONS(GELUOptions)
-FL_SET(std::string, approximate)
-FL_END FL_OPTIONS(HardtanhOptions) FL_SET(double, min_val) FL_SET(double, max_val)
-    FL_SET(bool, inplace) FL_END FL_OPTIONS(SoftplusOptions) FL_SET(double, beta)
-        FL_SET(double, threshold) FL_END FL_OPTIONS(SoftmaxOptions)
-            FL_FIRST(SoftmaxOptions, int64_t, dim) FL_END using LogSoftmaxOptions = SoftmaxOptions;
-using SoftminOptions = SoftmaxOptions;
-FL_OPTIONS(GLUOptions) GLUOptions() = default;
-FL_FIRST(GLUOptions, int64_t, dim)
-FL_END
 
-FL_OPTIONS(LossOptions) LossOptions() = default;
-FL_FIRST(LossOptions, std::string, reduction)
-LossOptions(OptionName name) {
-  this->reduction(name);
-}
-FL_END
+struct LeakyReLUOptions : Keywords {
+  FL_KEYWORD(double, negative_slope)
+  FL_KEYWORD(bool, inplace)
+};
+
+struct ELUOptions : Keywords {
+  FL_KEYWORD(double, alpha)
+  FL_KEYWORD(bool, inplace)
+};
+using CELUOptions = ELUOptions;
+
+struct GELUOptions : Keywords {
+  FL_KEYWORD(std::string, approximate)
+};
+
+struct HardtanhOptions : Keywords {
+  FL_KEYWORD(double, min_val)
+  FL_KEYWORD(double, max_val)
+  FL_KEYWORD(bool, inplace)
+};
+
+struct SoftplusOptions : Keywords {
+  FL_KEYWORD(double, beta)
+  FL_KEYWORD(double, threshold)
+};
+
+struct SoftmaxOptions : Keywords {
+  SoftmaxOptions(int64_t value) { this->dim(value); }
+  FL_KEYWORD(int64_t, dim)
+};
+using LogSoftmaxOptions = SoftmaxOptions;
+using SoftminOptions = SoftmaxOptions;
+
+struct GLUOptions : Keywords {
+  GLUOptions() = default;
+  GLUOptions(int64_t value) { this->dim(value); }
+  FL_KEYWORD(int64_t, dim)
+};
+
+struct LossOptions : Keywords {
+  LossOptions() = default;
+  LossOptions(std::string value) { this->reduction(std::move(value)); }
+  FL_KEYWORD(std::string, reduction)
+  LossOptions(OptionName name) { this->reduction(name); }
+};
 using MSELossOptions = LossOptions;
 using L1LossOptions = LossOptions;
-FL_OPTIONS(SmoothL1LossOptions) SmoothL1LossOptions() = default;
-SmoothL1LossOptions(OptionName name) {
-  reduction(name);
-}
-FL_SET(std::string, reduction)
-FL_SET(double, beta)
-FL_END FL_OPTIONS(HuberLossOptions) FL_SET(std::string, reduction) FL_SET(double, delta) FL_END
-    FL_OPTIONS(KLDivLossOptions) KLDivLossOptions() = default;
-KLDivLossOptions(OptionName name) {
-  reduction(name);
-}
-FL_SET(std::string, reduction)
-FL_SET(bool, log_target)
-FL_END FL_OPTIONS(BCELossOptions) FL_SET(Tensor, weight) FL_SET(std::string, reduction) FL_END
-    FL_OPTIONS(BCEWithLogitsLossOptions) FL_SET(Tensor, weight) FL_SET(std::string, reduction)
-        FL_SET(Tensor, pos_weight) FL_END FL_OPTIONS(NLLLossOptions) FL_SET(Tensor, weight)
-            FL_SET(int64_t, ignore_index) FL_SET(std::string, reduction) FL_END
-    FL_OPTIONS(CrossEntropyLossOptions) FL_SET(Tensor, weight) FL_SET(int64_t, ignore_index)
-        FL_SET(std::string, reduction) FL_SET(double, label_smoothing) FL_END
 
-    namespace functional {
-  using ReLUFuncOptions = ReLUOptions;
-  using ReLU6FuncOptions = ReLU6Options;
-  using SELUFuncOptions = SELUOptions;
-  using LeakyReLUFuncOptions = LeakyReLUOptions;
-  using ELUFuncOptions = ELUOptions;
-  using CELUFuncOptions = CELUOptions;
-  using GELUFuncOptions = GELUOptions;
-  using HardtanhFuncOptions = HardtanhOptions;
-  using SoftplusFuncOptions = SoftplusOptions;
-  using GLUFuncOptions = GLUOptions;
-  using MSELossFuncOptions = MSELossOptions;
-  using L1LossFuncOptions = L1LossOptions;
-  using SmoothL1LossFuncOptions = SmoothL1LossOptions;
-  using HuberLossFuncOptions = HuberLossOptions;
-  using KLDivFuncOptions = KLDivLossOptions;
-  using BinaryCrossEntropyFuncOptions = BCELossOptions;
-  using BinaryCrossEntropyWithLogitsFuncOptions = BCEWithLogitsLossOptions;
-  using NLLLossFuncOptions = NLLLossOptions;
-  using CrossEntropyFuncOptions = CrossEntropyLossOptions;
-  FL_OPTIONS(SoftmaxFuncOptions)
-  FL_FIRST(SoftmaxFuncOptions, int64_t, dim) FL_END using LogSoftmaxFuncOptions = SoftmaxFuncOptions;
-  using SoftminFuncOptions = SoftmaxFuncOptions;
-  FL_OPTIONS(DropoutFuncOptions)
-  FL_SET(double, p)
-  FL_SET(bool, training)
-  FL_SET(bool, inplace)
-  FL_END FL_OPTIONS(NormalizeFuncOptions) FL_SET(double, p) FL_SET(int64_t, dim) FL_SET(double, eps)
-      FL_END FL_OPTIONS(CosineSimilarityFuncOptions) FL_SET(int64_t, dim) FL_SET(double, eps)
-          FL_END FL_OPTIONS(PadFuncOptions) FL_FIRST(PadFuncOptions, std::vector<int64_t>, pad)
-              FL_SET(std::string, mode) FL_SET(double, value) FL_END FL_OPTIONS(InterpolateFuncOptions)
-                  FL_SET(std::vector<int64_t>, size) FL_SET(std::vector<double>, scale_factor) FL_SET(
-                      std::string, mode) FL_SET(bool, align_corners) FL_SET(bool, recompute_scale_factor)
-                      FL_SET(bool, antialias) FL_END FL_OPTIONS(LayerNormFuncOptions)
-                          FL_FIRST(LayerNormFuncOptions, std::vector<int64_t>, normalized_shape)
-                              FL_SET(Tensor, weight) FL_SET(Tensor, bias) FL_SET(double, eps) FL_END
+struct SmoothL1LossOptions : Keywords {
+  SmoothL1LossOptions() = default;
+  SmoothL1LossOptions(OptionName name) { reduction(name); }
+  FL_KEYWORD(std::string, reduction)
+  FL_KEYWORD(double, beta)
+};
 
-                                  FL_OPTIONS(GridSampleFuncOptions) FL_SET(std::string, mode)
-                                      FL_SET(std::string, padding_mode) FL_SET(bool, align_corners) FL_END
+struct HuberLossOptions : Keywords {
+  FL_KEYWORD(std::string, reduction)
+  FL_KEYWORD(double, delta)
+};
 
-      template <size_t D>
-      FL_OPTIONS(ConvFuncOptions)
-      FL_SET(Tensor, bias) FL_SET(ExpandingArray<D>, stride) FL_SET(ExpandingArray<D>, padding)
-          FL_SET(ExpandingArray<D>, dilation) FL_SET(int64_t, groups) FL_END using Conv1dFuncOptions =
-              ConvFuncOptions<1>;
-  using Conv2dFuncOptions = ConvFuncOptions<2>;
-  using Conv3dFuncOptions = ConvFuncOptions<3>;
-  template <size_t D>
-  FL_OPTIONS(MaxPoolFuncOptions)
-  FL_FIRST(MaxPoolFuncOptions, ExpandingArray<D>, kernel_size) FL_SET(ExpandingArray<D>, stride)
-      FL_SET(ExpandingArray<D>, padding) FL_SET(ExpandingArray<D>, dilation) FL_SET(bool, ceil_mode)
-          FL_END using MaxPool1dFuncOptions = MaxPoolFuncOptions<1>;
-  using MaxPool2dFuncOptions = MaxPoolFuncOptions<2>;
-  using MaxPool3dFuncOptions = MaxPoolFuncOptions<3>;
-  template <size_t D>
-  FL_OPTIONS(AvgPoolFuncOptions)
-  FL_FIRST(AvgPoolFuncOptions, ExpandingArray<D>, kernel_size) FL_SET(ExpandingArray<D>, stride)
-      FL_SET(ExpandingArray<D>, padding) FL_SET(bool, ceil_mode) FL_SET(bool, count_include_pad)
-          FL_SET(int64_t, divisor_override) FL_END using AvgPool1dFuncOptions = AvgPoolFuncOptions<1>;
-  using AvgPool2dFuncOptions = AvgPoolFuncOptions<2>;
-  using AvgPool3dFuncOptions = AvgPoolFuncOptions<3>;
+struct KLDivLossOptions : Keywords {
+  KLDivLossOptions() = default;
+  KLDivLossOptions(OptionName name) { reduction(name); }
+  FL_KEYWORD(std::string, reduction)
+  FL_KEYWORD(bool, log_target)
+};
+
+struct BCELossOptions : Keywords {
+  FL_KEYWORD(Tensor, weight)
+  FL_KEYWORD(std::string, reduction)
+};
+
+struct BCEWithLogitsLossOptions : Keywords {
+  FL_KEYWORD(Tensor, weight)
+  FL_KEYWORD(std::string, reduction)
+  FL_KEYWORD(Tensor, pos_weight)
+};
+
+struct NLLLossOptions : Keywords {
+  FL_KEYWORD(Tensor, weight)
+  FL_KEYWORD(int64_t, ignore_index)
+  FL_KEYWORD(std::string, reduction)
+};
+
+struct CrossEntropyLossOptions : Keywords {
+  FL_KEYWORD(Tensor, weight)
+  FL_KEYWORD(int64_t, ignore_index)
+  FL_KEYWORD(std::string, reduction)
+  FL_KEYWORD(double, label_smoothing)
+};
+
+namespace functional {
+
+using ReLUFuncOptions = ReLUOptions;
+using ReLU6FuncOptions = ReLU6Options;
+using SELUFuncOptions = SELUOptions;
+using LeakyReLUFuncOptions = LeakyReLUOptions;
+using ELUFuncOptions = ELUOptions;
+using CELUFuncOptions = CELUOptions;
+using GELUFuncOptions = GELUOptions;
+using HardtanhFuncOptions = HardtanhOptions;
+using SoftplusFuncOptions = SoftplusOptions;
+using GLUFuncOptions = GLUOptions;
+using MSELossFuncOptions = MSELossOptions;
+using L1LossFuncOptions = L1LossOptions;
+using SmoothL1LossFuncOptions = SmoothL1LossOptions;
+using HuberLossFuncOptions = HuberLossOptions;
+using KLDivFuncOptions = KLDivLossOptions;
+using BinaryCrossEntropyFuncOptions = BCELossOptions;
+using BinaryCrossEntropyWithLogitsFuncOptions = BCEWithLogitsLossOptions;
+using NLLLossFuncOptions = NLLLossOptions;
+using CrossEntropyFuncOptions = CrossEntropyLossOptions;
+
+struct SoftmaxFuncOptions : Keywords {
+  SoftmaxFuncOptions(int64_t value) { this->dim(value); }
+  FL_KEYWORD(int64_t, dim)
+};
+using LogSoftmaxFuncOptions = SoftmaxFuncOptions;
+using SoftminFuncOptions = SoftmaxFuncOptions;
+
+struct DropoutFuncOptions : Keywords {
+  FL_KEYWORD(double, p)
+  FL_KEYWORD(bool, training)
+  FL_KEYWORD(bool, inplace)
+};
+
+struct NormalizeFuncOptions : Keywords {
+  FL_KEYWORD(double, p)
+  FL_KEYWORD(int64_t, dim)
+  FL_KEYWORD(double, eps)
+};
+
+struct CosineSimilarityFuncOptions : Keywords {
+  FL_KEYWORD(int64_t, dim)
+  FL_KEYWORD(double, eps)
+};
+
+struct PadFuncOptions : Keywords {
+  PadFuncOptions(std::vector<int64_t> value) { this->pad(std::move(value)); }
+  FL_KEYWORD(std::vector<int64_t>, pad)
+  FL_KEYWORD(std::string, mode)
+  FL_KEYWORD(double, value)
+};
+
+struct InterpolateFuncOptions : Keywords {
+  FL_KEYWORD(std::vector<int64_t>, size)
+  FL_KEYWORD(std::vector<double>, scale_factor)
+  FL_KEYWORD(std::string, mode)
+  FL_KEYWORD(bool, align_corners)
+  FL_KEYWORD(bool, recompute_scale_factor)
+  FL_KEYWORD(bool, antialias)
+};
+
+struct LayerNormFuncOptions : Keywords {
+  LayerNormFuncOptions(std::vector<int64_t> value) { this->normalized_shape(std::move(value)); }
+  FL_KEYWORD(std::vector<int64_t>, normalized_shape)
+  FL_KEYWORD(Tensor, weight)
+  FL_KEYWORD(Tensor, bias)
+  FL_KEYWORD(double, eps)
+};
+
+struct GridSampleFuncOptions : Keywords {
+  FL_KEYWORD(std::string, mode)
+  FL_KEYWORD(std::string, padding_mode)
+  FL_KEYWORD(bool, align_corners)
+};
+template <size_t D>
+struct ConvFuncOptions : Keywords {
+  FL_KEYWORD(Tensor, bias)
+  FL_KEYWORD(ExpandingArray<D>, stride)
+  FL_KEYWORD(ExpandingArray<D>, padding)
+  FL_KEYWORD(ExpandingArray<D>, dilation)
+  FL_KEYWORD(int64_t, groups)
+};
+using Conv1dFuncOptions = ConvFuncOptions<1>;
+using Conv2dFuncOptions = ConvFuncOptions<2>;
+using Conv3dFuncOptions = ConvFuncOptions<3>;
+template <size_t D>
+struct MaxPoolFuncOptions : Keywords {
+  MaxPoolFuncOptions(ExpandingArray<D> value) { this->kernel_size(std::move(value)); }
+  FL_KEYWORD(ExpandingArray<D>, kernel_size)
+  FL_KEYWORD(ExpandingArray<D>, stride)
+  FL_KEYWORD(ExpandingArray<D>, padding)
+  FL_KEYWORD(ExpandingArray<D>, dilation)
+  FL_KEYWORD(bool, ceil_mode)
+};
+using MaxPool1dFuncOptions = MaxPoolFuncOptions<1>;
+using MaxPool2dFuncOptions = MaxPoolFuncOptions<2>;
+using MaxPool3dFuncOptions = MaxPoolFuncOptions<3>;
+template <size_t D>
+struct AvgPoolFuncOptions : Keywords {
+  AvgPoolFuncOptions(ExpandingArray<D> value) { this->kernel_size(std::move(value)); }
+  FL_KEYWORD(ExpandingArray<D>, kernel_size)
+  FL_KEYWORD(ExpandingArray<D>, stride)
+  FL_KEYWORD(ExpandingArray<D>, padding)
+  FL_KEYWORD(bool, ceil_mode)
+  FL_KEYWORD(bool, count_include_pad)
+  FL_KEYWORD(int64_t, divisor_override)
+};
+using AvgPool1dFuncOptions = AvgPoolFuncOptions<1>;
+using AvgPool2dFuncOptions = AvgPoolFuncOptions<2>;
+using AvgPool3dFuncOptions = AvgPoolFuncOptions<3>;
 
 }  // namespace functional
-#undef FL_OPTIONS
-#undef FL_SET
-#undef FL_FIRST
-#undef FL_END
 
 }  // namespace nn
 }  // namespace torch

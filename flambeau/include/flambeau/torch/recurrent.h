@@ -7,29 +7,16 @@
 
 namespace torch::nn {
 
-#define FL_OPTION(Class, type, name) \
-  Class& name(const type& value) {   \
-    name##_ = value;                 \
-    return *this;                    \
-  }                                  \
-  const type& name() const {         \
-    return name##_;                  \
-  }
-
 struct RNNOptionsBase {
   RNNOptionsBase(int64_t input, int64_t hidden) : input_size_(input), hidden_size_(hidden) {}
-  FL_OPTION(RNNOptionsBase, int64_t, input_size)
-  FL_OPTION(RNNOptionsBase, int64_t, hidden_size)
-  FL_OPTION(RNNOptionsBase, int64_t, num_layers)
-  FL_OPTION(RNNOptionsBase, bool, bias)
-  FL_OPTION(RNNOptionsBase, bool, batch_first)
-  FL_OPTION(RNNOptionsBase, double, dropout)
-  FL_OPTION(RNNOptionsBase, bool, bidirectional)
-  FL_OPTION(RNNOptionsBase, std::string, nonlinearity)
-  int64_t input_size_, hidden_size_, num_layers_ = 1;
-  bool bias_ = true, batch_first_ = false, bidirectional_ = false;
-  double dropout_ = 0;
-  std::string nonlinearity_ = "tanh";  // of RNN
+  TORCH_ARG(int64_t, input_size);
+  TORCH_ARG(int64_t, hidden_size);
+  TORCH_ARG(int64_t, num_layers) = 1;
+  TORCH_ARG(bool, bias) = true;
+  TORCH_ARG(bool, batch_first) = false;
+  TORCH_ARG(double, dropout) = 0;
+  TORCH_ARG(bool, bidirectional) = false;
+  TORCH_ARG(std::string, nonlinearity) = "tanh";  // of RNN
 };
 using RNNOptions = RNNOptionsBase;
 using LSTMOptions = RNNOptionsBase;
@@ -141,18 +128,14 @@ TORCH_MODULE(RNN);
 
 struct RNNCellOptionsBase {
   RNNCellOptionsBase(int64_t input, int64_t hidden) : input_size_(input), hidden_size_(hidden) {}
-  FL_OPTION(RNNCellOptionsBase, int64_t, input_size)
-  FL_OPTION(RNNCellOptionsBase, int64_t, hidden_size)
-  FL_OPTION(RNNCellOptionsBase, bool, bias)
-  FL_OPTION(RNNCellOptionsBase, std::string, nonlinearity)
-  int64_t input_size_, hidden_size_;
-  bool bias_ = true;
-  std::string nonlinearity_ = "tanh";  // of RNNCell
+  TORCH_ARG(int64_t, input_size);
+  TORCH_ARG(int64_t, hidden_size);
+  TORCH_ARG(bool, bias) = true;
+  TORCH_ARG(std::string, nonlinearity) = "tanh";  // of RNNCell
 };
 using RNNCellOptions = RNNCellOptionsBase;
 using LSTMCellOptions = RNNCellOptionsBase;
 using GRUCellOptions = RNNCellOptionsBase;
-#undef FL_OPTION
 
 template <class Derived, int64_t GATES>
 class CellBase : public Cloneable<Derived> {

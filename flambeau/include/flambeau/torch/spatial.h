@@ -5,38 +5,25 @@
 
 namespace torch::nn {
 
-#define FL_OPTION(Class, type, name) \
-  Class& name(const type& value) {   \
-    name##_ = value;                 \
-    return *this;                    \
-  }                                  \
-  const type& name() const {         \
-    return name##_;                  \
-  }
-
 // ---------------------------------------------------------------- pooling
 
 template <size_t D>
 struct MaxPoolOptions {
   MaxPoolOptions(ExpandingArray<D> kernel) : kernel_size_(kernel), stride_(kernel) {}
-  FL_OPTION(MaxPoolOptions, ExpandingArray<D>, kernel_size)
-  FL_OPTION(MaxPoolOptions, ExpandingArray<D>, stride)
-  FL_OPTION(MaxPoolOptions, ExpandingArray<D>, padding)
-  FL_OPTION(MaxPoolOptions, ExpandingArray<D>, dilation)
-  FL_OPTION(MaxPoolOptions, bool, ceil_mode)
-  ExpandingArray<D> kernel_size_, stride_, padding_ = 0, dilation_ = 1;
-  bool ceil_mode_ = false;
+  TORCH_ARG(ExpandingArray<D>, kernel_size);
+  TORCH_ARG(ExpandingArray<D>, stride);
+  TORCH_ARG(ExpandingArray<D>, padding) = 0;
+  TORCH_ARG(ExpandingArray<D>, dilation) = 1;
+  TORCH_ARG(bool, ceil_mode) = false;
 };
 template <size_t D>
 struct AvgPoolOptions {
   AvgPoolOptions(ExpandingArray<D> kernel) : kernel_size_(kernel), stride_(kernel) {}
-  FL_OPTION(AvgPoolOptions, ExpandingArray<D>, kernel_size)
-  FL_OPTION(AvgPoolOptions, ExpandingArray<D>, stride)
-  FL_OPTION(AvgPoolOptions, ExpandingArray<D>, padding)
-  FL_OPTION(AvgPoolOptions, bool, ceil_mode)
-  FL_OPTION(AvgPoolOptions, bool, count_include_pad)
-  ExpandingArray<D> kernel_size_, stride_, padding_ = 0;
-  bool ceil_mode_ = false, count_include_pad_ = true;
+  TORCH_ARG(ExpandingArray<D>, kernel_size);
+  TORCH_ARG(ExpandingArray<D>, stride);
+  TORCH_ARG(ExpandingArray<D>, padding) = 0;
+  TORCH_ARG(bool, ceil_mode) = false;
+  TORCH_ARG(bool, count_include_pad) = true;
 };
 // The size of a result, whatever that of the input is; absent ones stay.
 template <size_t D>
@@ -192,9 +179,8 @@ FL_SHUFFLE(PixelUnshuffle, pixel_unshuffle)
 #undef FL_SHUFFLE
 
 struct FlattenOptions {
-  FL_OPTION(FlattenOptions, int64_t, start_dim)
-  FL_OPTION(FlattenOptions, int64_t, end_dim)
-  int64_t start_dim_ = 1, end_dim_ = -1;
+  TORCH_ARG(int64_t, start_dim) = 1;
+  TORCH_ARG(int64_t, end_dim) = -1;
 };
 class FlattenImpl : public Cloneable<FlattenImpl> {
  public:
@@ -230,19 +216,15 @@ template <size_t D>
 struct ConvTransposeOptions {
   ConvTransposeOptions(int64_t in, int64_t out, ExpandingArray<D> kernel)
       : in_channels_(in), out_channels_(out), kernel_size_(kernel) {}
-  FL_OPTION(ConvTransposeOptions, int64_t, in_channels)
-  FL_OPTION(ConvTransposeOptions, int64_t, out_channels)
-  FL_OPTION(ConvTransposeOptions, ExpandingArray<D>, kernel_size)
-  FL_OPTION(ConvTransposeOptions, ExpandingArray<D>, stride)
-  FL_OPTION(ConvTransposeOptions, ExpandingArray<D>, padding)
-  FL_OPTION(ConvTransposeOptions, ExpandingArray<D>, output_padding)
-  FL_OPTION(ConvTransposeOptions, int64_t, groups)
-  FL_OPTION(ConvTransposeOptions, bool, bias)
-  FL_OPTION(ConvTransposeOptions, ExpandingArray<D>, dilation)
-  int64_t in_channels_, out_channels_;
-  ExpandingArray<D> kernel_size_, stride_ = 1, padding_ = 0, output_padding_ = 0, dilation_ = 1;
-  int64_t groups_ = 1;
-  bool bias_ = true;
+  TORCH_ARG(int64_t, in_channels);
+  TORCH_ARG(int64_t, out_channels);
+  TORCH_ARG(ExpandingArray<D>, kernel_size);
+  TORCH_ARG(ExpandingArray<D>, stride) = 1;
+  TORCH_ARG(ExpandingArray<D>, padding) = 0;
+  TORCH_ARG(ExpandingArray<D>, output_padding) = 0;
+  TORCH_ARG(int64_t, groups) = 1;
+  TORCH_ARG(bool, bias) = true;
+  TORCH_ARG(ExpandingArray<D>, dilation) = 1;
 };
 
 template <size_t D>
@@ -280,6 +262,5 @@ FL_CONV_TRANSPOSE(1)
 FL_CONV_TRANSPOSE(2)
 FL_CONV_TRANSPOSE(3)
 #undef FL_CONV_TRANSPOSE
-#undef FL_OPTION
 
 }  // namespace torch::nn

@@ -138,7 +138,12 @@ class Tensor {
     return IntArrayRef(fl_tensor_strides(expect().handle_), static_cast<size_t>(dim()));
   }
   int64_t storage_offset() const { return fl_tensor_offset(expect().handle_); }
-  ScalarType scalar_type() const { return static_cast<ScalarType>(fl_tensor_dtype(expect().handle_)); }
+  ScalarType scalar_type() const {
+    const auto dtype = static_cast<ScalarType>(fl_tensor_dtype(expect().handle_));
+    if (static_cast<int>(dtype) < 0)
+      throw c10::TypeError("[dtype] expected a dtype of the C++ interface, got another one");
+    return dtype;
+  }
   ScalarType dtype() const { return scalar_type(); }
   int64_t element_size() const { return elementSize(scalar_type()); }
   int64_t itemsize() const { return element_size(); }

@@ -1,6 +1,7 @@
 // torch::data loaders: batches of a dataset in the order of a sampler, made here or by worker threads.
 #pragma once
 
+#include <flambeau/torch/arg.h>
 #include <flambeau/torch/data/datasets.h>
 #include <flambeau/torch/data/samplers.h>
 
@@ -22,30 +23,12 @@ struct DataLoaderOptions {
   DataLoaderOptions() = default;
   DataLoaderOptions(size_t batch_size) : batch_size_(batch_size) {}
 
-#define FL_OPTION(type, name)           \
-  DataLoaderOptions& name(type value) { \
-    name##_ = std::move(value);         \
-    return *this;                       \
-  }                                     \
-  const type& name() const noexcept {   \
-    return name##_;                     \
-  }                                     \
-  type& name() noexcept {               \
-    return name##_;                     \
-  }
-  FL_OPTION(size_t, batch_size)
-  FL_OPTION(size_t, workers)
-  FL_OPTION(std::optional<size_t>, max_jobs)
-  FL_OPTION(std::optional<std::chrono::milliseconds>, timeout)
-  FL_OPTION(bool, enforce_ordering)
-  FL_OPTION(bool, drop_last)
-#undef FL_OPTION
-
- private:
-  size_t batch_size_ = 1, workers_ = 0;
-  std::optional<size_t> max_jobs_;  // batches that are asked for ahead
-  std::optional<std::chrono::milliseconds> timeout_;
-  bool enforce_ordering_ = true, drop_last_ = false;
+  TORCH_ARG(size_t, batch_size) = 1;
+  TORCH_ARG(size_t, workers) = 0;
+  TORCH_ARG(std::optional<size_t>, max_jobs);  // batches that are asked for ahead
+  TORCH_ARG(std::optional<std::chrono::milliseconds>, timeout);
+  TORCH_ARG(bool, enforce_ordering) = true;
+  TORCH_ARG(bool, drop_last) = false;
 };
 
 // The options of a loader, all of them known.
