@@ -10,6 +10,7 @@
 #include <cstddef>
 
 #include "python/autograd.h"
+#include "python/interpreter.h"
 #include "python/library.h"
 #include "python/parse.h"
 #include "python/tensor_numbers.h"
@@ -41,19 +42,10 @@ bool try_resurrect(PyObject* self) {
   return true;
 }
 
-// While the interpreter ends it is no longer initialised, but its collector still runs and must not find an
-// object without its impl.
-bool interpreter_is_ending() {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsFinalizing();
-#else
-  return _Py_IsFinalizing();
-#endif
-}
-
 void attach_released(PyObject* self);
 
 void release_from_impl(TensorImpl* impl) {
+  // The collector of an interpreter that ends must not find an object without its impl.
   if (!Py_IsInitialized() && !(interpreter_is_ending() && PyGILState_Check())) return;
   const PyGILState_STATE state = PyGILState_Ensure();
   auto* self = static_cast<PyObject*>(impl->python);

@@ -20,9 +20,12 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flambeau._inductor.cpp import Kernel
+
+if TYPE_CHECKING:
+    import subprocess
 
 __all__ = [
     "Collection", "addresses", "cache_dir", "cached", "collecting", "collection", "compiler", "delete", "identity", "intact", "name", "prune",
@@ -290,6 +293,16 @@ class BuildError(RuntimeError):
     """The compiler refused a generated source."""
 
 
+def _refused(command: list[str], done: subprocess.CompletedProcess[str], source: str) -> BuildError:
+    """What the compiler said; its first error is in the first line, which is all that reports show."""
+    said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    first = next((line for line in said if "error" in line), said[0] if said else "no message")
+    return BuildError(
+        f"[inductor] expected the generated C++ to compile, got {first!r} and exit status {done.returncode} of "
+        f"{command[0]}\n{done.stderr}\n{source}"
+    )
+
+
 def _compile(kernels: dict[str, Kernel], folder: Path, extra: tuple[str, ...] = ()) -> Path:
     """Builds one object with all the given kernels and records which they are."""
     import subprocess
@@ -307,9 +320,7 @@ def _compile(kernels: dict[str, Kernel], folder: Path, extra: tuple[str, ...] = 
         command = [compiler_path, *FLAGS, *extra, f"-I{_headers()}", str(text), "-o", str(library)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise BuildError(
-                f"[inductor] expected the generated C++ to compile, got:\n{done.stderr}\n{text.read_text()}"
-            )
+            raise _refused(command, done, text.read_text())
         os.replace(text, source)
         os.replace(library, target)
     compiler_path = f"{target.name} {_digest(target)}"
@@ -428,14 +439,10 @@ def _object_of(kernels: dict[str, Kernel], flags: tuple[str, ...], folder: Path,
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         source, library = Path(scratch) / "kernels.cpp", Path(scratch) / "kernels.so"
         source.write_text(text)
-        done = subprocess.run(
-            [command, *flags, f"-I{_headers()}", str(source), "-o", str(library)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        line = [command, *flags, f"-I{_headers()}", str(source), "-o", str(library)]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise BuildError(f"[inductor] expected the generated C++ to compile, got:\n{done.stderr}\n{text}")
+            raise _refused(line, done, text)
         content = library.read_bytes()
         os.replace(library, target)
     return content

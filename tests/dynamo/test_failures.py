@@ -63,7 +63,7 @@ def fail_in_the_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", str(script))
     build.compiler.cache_clear()
     build.identity.cache_clear()
-    return "BuildError"
+    return "'broken' and exit status 1"
 
 
 def fail_on_all_disks(monkeypatch, tmp_path):

@@ -51,3 +51,24 @@ def test_gradient_of_sinc_is_accurate_near_zero(dtype: fl.dtype) -> None:
 
     expected = fl.tensor([exact(v) for v in x.tolist()], dtype=dtype)
     fl.testing.assert_close(x.grad, expected, rtol=4 * fl.finfo(dtype).eps, atol=0)
+
+
+@pytest.mark.parametrize("name", ["i0", "i1", "modified_bessel_i0", "modified_bessel_i1"])
+def test_modified_bessel_functions_reach_the_end_of_the_range(name: str) -> None:
+    # Asymptotic series of 20 terms; the values overflow soon after the last argument.
+    order = int(name[-1])
+    for dtype, values in {fl.float32: [60.0, 88.7, 91.0, 91.9], fl.float64: [300.0, 709.7, 713.0, 713.9]}.items():
+        x = fl.tensor([*values, *(-v for v in values)], dtype=dtype)
+
+        def exact(v: float) -> float:
+            term = total = 1.0
+            for k in range(1, 20):
+                term *= ((2 * k - 1) ** 2 - 4 * order**2) / (k * 8 * abs(v))
+                total += term
+            half = math.exp(abs(v) / 2)
+            return (math.copysign(1, v) if order else 1) * half / math.sqrt(2 * math.pi * abs(v)) * total * half
+
+        expected = fl.tensor([exact(v) for v in x.tolist()], dtype=dtype)
+        fl.testing.assert_close(getattr(fl.special, name)(x), expected, rtol=500 * fl.finfo(dtype).eps, atol=0)
+        beyond = getattr(fl.special, name)(x.sign() * fl.finfo(dtype).max)
+        assert beyond.abs().isinf().all()

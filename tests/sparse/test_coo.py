@@ -430,3 +430,9 @@ def test_functions_in_place_need_coalesced_tensors(name):
         getattr(t, name)()
     expected = getattr(fl, name[:-1])(t.to_dense())
     assert fl.equal(getattr(t.coalesce(), name)().to_dense(), expected)
+
+
+def test_positive_changes_nothing():
+    s = fl.sparse_coo_tensor([[0, 1], [1, 0]], [1 + 2j, 3 - 4j], (2, 2))
+    for one in (s, s.to_dense().to_sparse_csr()):
+        assert (+one).to_dense().equal(s.to_dense()) and fl.positive(one).to_dense().equal(s.to_dense())
