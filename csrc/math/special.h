@@ -347,7 +347,13 @@ FL_MATH_FUNCTION double erfinv(double y) {
 
 // The normal distribution function, its inverse and its logarithm.
 FL_MATH_FUNCTION double ndtr(double x) {
-  return 0.5 * math::erfc(-x * special_detail::sqrt_half);
+  using namespace special_detail;
+  const double z = x * sqrt_half;
+  const double value = 0.5 * math::erfc(-z);
+  if (!(z < 0.0 && z > -30.0)) return value;
+  // The relative error of erfc grows with the square of z: what rounding took from z is put back.
+  const double error = std::fma(x, sqrt_half, -z) + x * sqrt_half_error;
+  return value + error * std::exp(-z * z) / std::sqrt(pi);
 }
 
 FL_MATH_FUNCTION double ndtri(double p) {

@@ -154,8 +154,8 @@ struct BesselValues {
 // the Y_n by Neumann's expansions in the same J_n.
 FL_MATH_FUNCTION BesselValues bessel_by_recurrence(double x) {
   if (x < 1e-8) {
-    const double log_term = std::log(0.5 * x) + euler_gamma;
-    return {1.0, 0.5 * x, 2.0 / pi * log_term, -2.0 / (pi * x)};
+    const double log_term = std::log(x) + (euler_gamma - ln2);  // half of the least number is zero
+    return {1.0, 0.5 * x, 2.0 / pi * log_term, -2.0 / pi / x};
   }
   const int start = 2 * static_cast<int>(10.0 + x);
   double upper = 0.0, current = 1e-250;  // J_(n+1) and J_n up to a common factor
@@ -263,19 +263,20 @@ FL_MATH_FUNCTION double airy_ai(double x) {
   if (x > 110.0) return 0.0;  // below the least number, and the exponent would overflow
   const double a = std::fabs(x);
   const double root = std::sqrt(a);
+  // s is 2/3 |x|^(3/2), whose rounding error is carried along.
+  const double power = a * root;
+  const double s = two_thirds * power;
+  const double root_error = std::fma(-root, root, a) / (2.0 * root);
+  const double error = two_thirds * (std::fma(a, root, -power) + a * root_error) +
+                       std::fma(two_thirds, power, -s) + two_thirds_error * power;
   if (x > 2.0) {
-    // sqrt(x/3) K_1/3(2/3 x^(3/2)) / pi. The rounding error of the exponent is carried along.
-    const double square_part = a * root;
-    const double exponent = 2.0 / 3.0 * square_part;
-    const double root_error = std::fma(-root, root, a) / (2.0 * root);
-    const double error = 2.0 / 3.0 * (std::fma(a, root, -square_part) + a * root_error) +
-                         std::fma(2.0 / 3.0, square_part, -exponent);
-    const double k = scaled_bessel_k_large(1.0 / 3.0, exponent) * std::exp(-exponent) * (1.0 - error);
+    // sqrt(x/3) K_1/3(s) / pi.
+    const double k = scaled_bessel_k_large(1.0 / 3.0, s) * std::exp(-s) * (1.0 - error);
     return std::sqrt(a / 3.0) * k / pi;
   }
   if (x < -8.0) {
+    if (std::isinf(s)) return 0.0;  // its amplitude is below 1e-51
     // Oscillating expansion; u holds the coefficients of DLMF 9.7.2.
-    const double s = 2.0 / 3.0 * a * root;
     double even = 1.0, odd = 0.0, u = 1.0;
     for (int k = 1; k < 40; ++k) {
       const double next = u * (6.0 * k - 5.0) * (6.0 * k - 1.0) / (72.0 * k * s);
@@ -285,8 +286,10 @@ FL_MATH_FUNCTION double airy_ai(double x) {
       (k % 2 == 0 ? even : odd) += sign * u;
       if (u < 0.25 * epsilon) break;
     }
-    const double phase = s - 0.25 * pi;
-    return (std::cos(phase) * even + std::sin(phase) * odd) / (std::sqrt(pi) * std::sqrt(root));
+    // The phase is s + error - pi/4, expanded so that s stays exact.
+    const double sine = std::sin(s) * std::cos(error) + std::cos(s) * std::sin(error);
+    const double cosine = std::cos(s) * std::cos(error) - std::sin(s) * std::sin(error);
+    return sqrt_half * ((cosine + sine) * even + (sine - cosine) * odd) / (std::sqrt(pi) * std::sqrt(root));
   }
   // Power series; extended precision absorbs its cancellation at the left end.
   const long double cube = static_cast<long double>(x) * x * x;

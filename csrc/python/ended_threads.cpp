@@ -1,9 +1,10 @@
 // Threads that the interpreter ends while it shuts down.
 //
-// A daemon thread that asks for the interpreter lock then is ended by pthread_exit (before Python 3.14), whose
-// forced unwinding runs the destructors of our frames: they would release a lock that the thread does not hold, and
-// references beside the collector. Such a thread sleeps instead, as in Python 3.14, until the process is gone. The
-// linker sends the personality routine of this module's frames here (--wrap), so that the rest costs nothing.
+// A daemon thread that asks for the interpreter lock then is ended by pthread_exit (before Python 3.14),
+// whose forced unwinding runs the destructors of our frames: they would release a lock that the thread does
+// not hold, and references beside the collector. Such a thread sleeps instead, as in Python 3.14, until the
+// process is gone. The linker sends the personality routine of this module's frames here (--wrap), so that
+// the rest costs nothing.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
