@@ -73,4 +73,4 @@ def test_threads_inside_of_callbacks_do_not_hinder_the_exit() -> None:
         for state in states
     }
     ended = {state: (process.communicate(timeout=60)[1], process.returncode) for state, process in started.items()}
-    assert ended == {state: ("", 0) for state in states}
+    assert ended == dict.fromkeys(states, ("", 0))

@@ -86,7 +86,8 @@ EXCEPTIONS: dict[tuple[str, str], Bound] = {
     ("logaddexp", "*"): Bound(4, _ROOTS, _LARGEST),
     ("logaddexp2", "*"): Bound(4, _ROOTS, _LARGEST),
 }
-ARBITRATED = 40  # of a function's values where PyTorch seems to say otherwise: the worst half of them, and as many others
+# Values that mpmath decides for a function: the worst half of those where PyTorch seems to differ, and as many others.
+ARBITRATED = 40
 
 
 def _mp(text: str) -> Callable[..., Any]:
