@@ -12,7 +12,7 @@ import models
 
 import flambeau
 
-__all__ = ["MODELS", "runs_of"]
+__all__ = ["MODELS", "evaluation", "runs_of"]
 
 
 def _encoder(torch: Any, width: int = 768, heads: int = 12, layers: int = 12) -> Any:
@@ -54,7 +54,7 @@ def _quantized(torch: Any, model: Any, x: Any) -> Any:
     return flow.convert_pt2e(prepared)
 
 
-def _evaluation(torch: Any, function: Any, x: Any) -> Callable[[], Any]:
+def evaluation(torch: Any, function: Any, x: Any) -> Callable[[], Any]:
     def run() -> Any:
         with torch.no_grad():
             return function(x)
@@ -84,9 +84,9 @@ def runs_of(name: str, libraries: dict[str, Any], threads: int) -> dict[str, Cal
         config.freezing = True
         with torch.no_grad():
             quantized = _quantized(torch, model, x)
-        runs[f"{library} int8"] = _evaluation(torch, torch.compile(quantized), x)
+        runs[f"{library} int8"] = evaluation(torch, torch.compile(quantized), x)
         if torch is flambeau:
-            runs["flambeau float32"] = _evaluation(torch, torch.compile(model), x)
+            runs["flambeau float32"] = evaluation(torch, torch.compile(model), x)
             try:
                 runs["onnxruntime int8"] = _in_onnxruntime(quantized, x, threads)
             except ImportError:

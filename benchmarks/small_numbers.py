@@ -129,6 +129,19 @@ def convolutions() -> Iterator[Line]:
         yield Line(f"bfloat16 convolution {k}x{k} {c}->{o} {h}x{h}", 2.0 * b * h * h * c * o * k * k, runs)
 
 
+def bfloat16_networks() -> Iterator[Line]:
+    """Inference of ResNets in bfloat16, channels-last, compiled with frozen weights."""
+    for depth, batch in ((18, 1), (18, 8), (50, 1)):
+        runs: Runs = {}
+        for name, lib in libraries().items():
+            importlib.import_module(f"{lib.__name__}._inductor.config").freezing = True  # type: ignore[attr-defined]
+            lib.manual_seed(0)
+            model = models.residual_network(lib, depth).eval().bfloat16().to(memory_format=lib.channels_last)
+            x = lib.randn(batch, 3, 224, 224).bfloat16().to(memory_format=lib.channels_last)
+            runs[name] = integer_models.evaluation(lib, lib.compile(model), x)
+        yield Line(f"ResNet-{depth} in bfloat16, {batch} images", 0, runs)
+
+
 def autocast() -> Iterator[Line]:
     runs: Runs = {}
     for name, lib in libraries().items():
@@ -160,7 +173,7 @@ def whole_models() -> Iterator[Line]:
 
 # ---------------------------------------------------------------------------------------------- measuring
 
-SECTIONS = (products, decoding, convolutions, autocast, whole_models)
+SECTIONS = (products, decoding, convolutions, autocast, bfloat16_networks, whole_models)
 
 
 def best_times(runs: Runs, rounds: int) -> dict[str, float]:

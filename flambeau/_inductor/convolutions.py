@@ -11,7 +11,7 @@ arguments like others, so that a change of them is seen by the next call.
 
 Where parameters are frozen (`freezing.py`) it is given weights that are transformed already, and normalisations that follow
 other convolutions become part of their weights. Convolutions of bfloat16 are given weights in the layout of oneDNN's primitive, to
-which the steps behind them belong then.
+which the steps behind them belong then, or transformed weights where Winograd's algorithm is quicker (`winograd_pairs.cpp`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = ["finish_convolutions", "fold_normalizations", "pair"]
 
 LEAST_CHANNELS = 48  # below, transforming tiles costs more than the products save
 LEAST_PACKED_CHANNELS, LEAST_PACKED_TILES = 32, 8  # where the weights are transformed already
+LEAST_PAIR_TILES = 32  # of bfloat16: below, reading 16 numbers instead of 9 for a kernel takes longer than it saves
 
 # The steps in their order: operator, and which argument of the call its operand is.
 _STEPS = (("sub.Tensor", "mean"), ("mul.Tensor", "scale"), ("add.Tensor", "shift"), ("add.Tensor", "residual"))
@@ -145,7 +146,7 @@ class _Prepacking(_AfterConvolutions):
         with fl.no_grad(), Recorder(self.trace, {}):
             scale, shift = _affine(None if bias is None else bias.tensor.detach(), norm)
             size = [int(n) for n in arguments["input"].size]
-            packed = fl._ops._convolution_prepack(weight.tensor.detach(), size, *settings, arguments["groups"])
+            packed, is_transformed = _packed(weight.tensor.detach(), arguments, value, size, settings)
         calls = self.trace.calls[before:]
         del self.trace.calls[before:]
         if packed.numel() == 0:
@@ -154,12 +155,17 @@ class _Prepacking(_AfterConvolutions):
             places.append(norm[0])
             value = norm[1].results[0]
         residual, relu, value = self.residual_and_relu(value, places)
-        operands = [None if t is None else self.trace.value(t) for t in (packed, scale, shift)]
-        args = (
-            arguments["input"], operands[0], [int(n) for n in weight.size], *operands[1:], residual, relu, *settings,
-            arguments["groups"],
-        )  # fmt: skip
-        calls.append(RecordedCall(fl.ops.aten._convolution_prepacked.default, args, {}, [value], []))
+        held = [None if t is None else self.trace.value(t) for t in (packed, scale, shift)]
+        if is_transformed:
+            op = fl.ops.aten._convolution_finished.default
+            args = (arguments["input"], weight, None, None, *held[1:], residual, relu, settings[1], held[0])
+        else:
+            op = fl.ops.aten._convolution_prepacked.default
+            args = (
+                arguments["input"], held[0], [int(n) for n in weight.size], *held[1:], residual, relu, *settings,
+                arguments["groups"],
+            )  # fmt: skip
+        calls.append(RecordedCall(op, args, {}, [value], []))
         return calls, places
 
     def normalization(self, value: RecordedValue, places: list[int]) -> tuple[int, RecordedCall] | None:
@@ -195,6 +201,13 @@ class _Prepacking(_AfterConvolutions):
             relu, value = True, following[2]
             places.append(following[0])
         return residual, relu, value
+
+
+def _packed(weight: Any, arguments: dict[str, Any], value: RecordedValue, size: list[int], settings: Any) -> Any:
+    """The weights laid out, and whether they are transformed."""
+    if _pays_in_pairs(arguments, value) and (packed := fl._ops._convolution_packed(weight)).numel() > 0:
+        return packed, True
+    return fl._ops._convolution_prepack(weight, size, *settings, arguments["groups"]), False
 
 
 def _is_prepackable(arguments: dict[str, Any], result: RecordedValue) -> bool:
@@ -246,13 +259,13 @@ def _operand(call: RecordedCall, value: RecordedValue, step: int) -> tuple[int, 
     return None
 
 
-def _fits(arguments: dict[str, Any], result: RecordedValue) -> bool:
+def _fits(arguments: dict[str, Any], result: RecordedValue, dtype: fl.dtype = fl.float32) -> bool:
     """Whether a convolution is one that the algorithm does."""
     return (
         arguments["weight"].size[2:] == (3, 3)
         and pair(arguments["stride"]) == pair(arguments["dilation"]) == [1, 1]
         and arguments["groups"] == 1
-        and result.dtype is fl.float32
+        and result.dtype is dtype
         and len(result.size) == 4
         and _is_channels_last(arguments["input"])
         and _is_channels_last(result)
@@ -263,11 +276,23 @@ def _pays(arguments: dict[str, Any], result: RecordedValue, packs: bool) -> bool
     """Whether the algorithm takes less time; without packing it has to transform the weights in each call."""
     if config.max_autotune:
         return _is_measured_quicker(arguments, packs)
-    batch, channels, height, width = map(int, result.size)
-    tiles, least = batch * ((height + 1) // 2) * ((width + 1) // 2), min(channels, int(arguments["input"].size[1]))
+    tiles, least = _extent(arguments, result)
     if packs:
         return tiles >= LEAST_PACKED_TILES and least >= LEAST_PACKED_CHANNELS
-    return tiles >= channels and least >= LEAST_CHANNELS
+    return tiles >= int(result.size[1]) and least >= LEAST_CHANNELS
+
+
+def _extent(arguments: dict[str, Any], result: RecordedValue) -> tuple[int, int]:
+    """The tiles of 2 x 2 results, and the least number of channels on either side."""
+    batch, channels, height, width = map(int, result.size)
+    return batch * ((height + 1) // 2) * ((width + 1) // 2), min(channels, int(arguments["input"].size[1]))
+
+
+def _pays_in_pairs(arguments: dict[str, Any], result: RecordedValue) -> bool:
+    """The same for bfloat16 with packed weights."""
+    tiles, least = _extent(arguments, result)
+    fits = _fits(arguments, result, fl.bfloat16) and fl.backends.mkldnn.is_available()
+    return fits and tiles >= LEAST_PAIR_TILES and least >= LEAST_PACKED_CHANNELS
 
 
 def _is_measured_quicker(arguments: dict[str, Any], packs: bool) -> bool:

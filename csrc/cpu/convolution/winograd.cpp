@@ -1,11 +1,12 @@
-// A 3 x 3 convolution of float together with what follows it in a network that is evaluated: normalisation,
-// residual sum and relu. See winograd.h.
+// A 3 x 3 convolution together with what follows it in a network that is evaluated: normalisation, residual
+// sum and relu. Float is in this file (see winograd.h), bfloat16 in winograd_pairs.cpp.
 #include "cpu/convolution/winograd.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "cpu/convolution/passes.h"
+#include "cpu/convolution/winograd_pairs.h"
 #include "cpu/engine/arch.h"
 #include "cpu/gemm/packed.h"
 #include "dispatch/kernel.h"
@@ -136,8 +137,10 @@ void check(const Tensor& input, const Tensor& weight, IntSpan padding) {
           weight.size(1) == input.size(1),
       "[_convolution_finished] expected a batch of planes and 3 x 3 kernels for their channels, got shapes ",
       input.sizes(), " and ", weight.sizes());
-  FL_CHECK(input.dtype() == DType::Float && weight.dtype() == DType::Float,
-           "[_convolution_finished] expected float32, got ", name_of(input.dtype()));
+  FL_CHECK(
+      input.dtype() == weight.dtype() && (input.dtype() == DType::Float || input.dtype() == DType::BFloat16),
+      "[_convolution_finished] expected float32 or bfloat16, got ", name_of(input.dtype()), " and ",
+      name_of(weight.dtype()));
   FL_CHECK(padding.size() == 2 && std::min(padding[0], padding[1]) >= 0 &&
                std::max(padding[0], padding[1]) < kWidestWindow && input.size(2) + 2 * padding[0] >= 3 &&
                input.size(3) + 2 * padding[1] >= 3,
@@ -154,41 +157,24 @@ const float* channel_values(const char* what, const Tensor& t, int64_t channels,
   return held.is_meta() ? nullptr : held.data<float>();
 }
 
-// (conv2d(input, weight, bias, padding) - mean) * scale + shift + residual, then relu; what is None is left
-// out.
-Tensor convolution_finished(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
-                            const Tensor& scale, const Tensor& shift, const Tensor& residual, bool relu,
-                            IntSpan padding, const Tensor& packed) {
-  check(input, weight, padding);
-  const int64_t packed_step = cpu::packed_count(DType::Float, weight.size(1), weight.size(0));
-  FL_CHECK(!packed.defined() ||
-               (packed.dtype() == DType::Float && packed.numel() == kWinogradProducts * packed_step),
-           "[_convolution_finished] expected the packed form of the weights, got shape ", packed.sizes());
+Walk walk_of(const Tensor& input, const Tensor& weight, IntSpan padding) {
   Walk w;
   w.batch = input.size(0), w.channels = input.size(1), w.height = input.size(2), w.width = input.size(3);
   w.out_channels = weight.size(0);
   w.pad_y = padding[0], w.pad_x = padding[1];
   w.out_height = w.height + 2 * w.pad_y - 2, w.out_width = w.width + 2 * w.pad_x - 2;
   w.tiles_y = (w.out_height + 1) / 2, w.tiles_x = (w.out_width + 1) / 2;
-  const Dims sizes{w.batch, w.out_channels, w.out_height, w.out_width};
-  FL_CHECK(!residual.defined() || (residual.sizes() == IntSpan(sizes) && residual.dtype() == DType::Float),
-           "[_convolution_finished] expected a residual of shape ", IntSpan(sizes), " and float32, got ",
-           residual.sizes());
-  Tensor out = empty_laid(sizes, true, input.options());
-  Tensor held[4];
-  const float* biases = channel_values("bias", bias, w.out_channels, held[0]);
-  const float* means = channel_values("mean", mean, w.out_channels, held[1]);
-  const float* scales = channel_values("scale", scale, w.out_channels, held[2]);
-  const float* shifts = channel_values("shift", shift, w.out_channels, held[3]);
-  if (out.is_meta() || out.numel() == 0) return out;
-  std::vector<float> factor(static_cast<size_t>(w.out_channels)), offset(factor.size());
-  for (size_t c = 0; c < factor.size(); ++c) {
-    factor[c] = scales ? scales[c] : 1.0f;
-    offset[c] =
-        ((biases ? biases[c] : 0.0f) - (means ? means[c] : 0.0f)) * factor[c] + (shifts ? shifts[c] : 0.0f);
-  }
-  const Tensor x = laid(input, true);
-  const Tensor r = residual.defined() ? laid(residual, true) : residual;
+  return w;
+}
+
+// What follows the sums of channels: sum * factor + offset.
+struct Affine {
+  std::vector<float> factor, offset;
+};
+
+void run_floats(const Walk& w, const Tensor& input, const Tensor& weight, const Affine& affine,
+                const Tensor& residual, bool relu, const Tensor& packed, const Tensor& out) {
+  const int64_t packed_step = cpu::packed_count(DType::Float, w.channels, w.out_channels);
   const int64_t step = w.out_channels * w.channels + kPad;
   const cpu::convolutions::Scratch room(
       2, packed.defined() ? 0 : sizeof(float) * static_cast<size_t>(kWinogradProducts * step));
@@ -196,19 +182,114 @@ Tensor convolution_finished(const Tensor& input, const Tensor& weight, const Ten
     transform(contiguous(weight).data<float>(), w.out_channels, w.channels, room.as<float>());
   const Weights weights = packed.defined() ? Weights{packed.data<float>(), packed_step, true}
                                            : Weights{room.as<float>(), step, false};
-  const WinogradFinish finish{factor.data(), offset.data(), relu};
-  const Run run(w, x.data<float>(), weights, finish, r.defined() ? r.data<float>() : nullptr,
-                out.data<float>());
+  const WinogradFinish finish{affine.factor.data(), affine.offset.data(), relu};
+  const Run run(w, input.data<float>(), weights, finish,
+                residual.defined() ? residual.data<float>() : nullptr, out.data<float>());
   parallel_for(w.tiles(), std::max<int64_t>(8, kGrain / (w.channels + w.out_channels)),
                [&](int64_t b, int64_t e) { run.tiles(b, e); });
+}
+
+// The same without Winograd's transforms.
+void run_directly(const Walk& w, const Tensor& input, const Tensor& weight, const Affine& affine,
+                  const Tensor& residual, bool relu, const Tensor& out) {
+  ConvArgs a;
+  a.dtype = input.dtype();
+  a.batch = w.batch, a.in_channels = w.channels, a.out_channels = w.out_channels, a.groups = 1;
+  const int64_t in[2] = {w.height, w.width}, to[2] = {w.out_height, w.out_width}, pad[2] = {w.pad_y, w.pad_x};
+  for (int d = 0; d < 2; ++d) {
+    a.in_size[d] = in[d], a.out_size[d] = to[d], a.padding[d] = pad[d];
+    a.kernel[d] = 3, a.stride[d] = 1, a.dilation[d] = 1;
+  }
+  std::copy_n(input.strides().begin(), 4, a.in_strides);
+  std::copy_n(out.strides().begin(), 4, a.out_strides);
+  const Tensor plain = contiguous(weight);
+  a.weight = plain.raw(), a.input = input.raw(), a.output = out.raw();
+  cpu::convolutions::ConvFinish finish;
+  finish.scale = affine.factor.data(), finish.shift = affine.offset.data(), finish.relu = relu;
+  if (residual.defined()) finish.residual = residual.raw();
+  const size_t bytes = cpu::convolutions::packed_weight_bytes(a);
+  FL_CHECK(bytes > 0, "[_convolution_finished] expected bfloat16 where oneDNN computes it, got shape ",
+           input.sizes());
+  const cpu::convolutions::Scratch room(3, bytes);
+  cpu::convolutions::pack_weights(a, room.as<char>());
+  cpu::convolutions::run_packed(a, finish, room.as<char>(), bytes);
+}
+
+void run_pairs(const Walk& w, const Tensor& input, const Tensor& weight, const Affine& affine,
+               const Tensor& residual, bool relu, const Tensor& packed, const Tensor& out) {
+  const cpu::winograd::Planes planes{
+      w.batch,           w.channels, w.out_channels, {w.height, w.width}, {w.out_height, w.out_width},
+      {w.pad_y, w.pad_x}};
+  const cpu::winograd::PairFinish finish{affine.factor.data(), affine.offset.data(),
+                                         residual.defined() ? residual.data<BFloat16>() : nullptr, relu,
+                                         out.data<BFloat16>()};
+  const auto* units = reinterpret_cast<const uint32_t*>(packed.data<int32_t>());
+  if (!cpu::winograd::convolve_pairs(planes, input.data<BFloat16>(), units, finish))
+    run_directly(w, input, weight, affine, residual, relu, out);
+}
+
+void check_packed(const Tensor& packed, const Tensor& weight) {
+  const int64_t out = weight.size(0), in = weight.size(1);
+  const bool pairs = weight.dtype() == DType::BFloat16;
+  const int64_t count = pairs ? cpu::winograd::packed_pair_units(out, in)
+                              : kWinogradProducts * cpu::packed_count(DType::Float, in, out);
+  FL_CHECK(packed.defined() ? packed.dtype() == (pairs ? DType::Int32 : DType::Float) && count > 0 &&
+                                  packed.numel() == count && packed.is_contiguous()
+                            : !pairs,
+           "[_convolution_finished] expected the packed form of the weights for this processor, got ",
+           packed.defined() ? "another" : "none");
+}
+
+// (conv2d(input, weight, bias, padding) - mean) * scale + shift + residual, then relu; what is None is left
+// out.
+Tensor convolution_finished(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                            const Tensor& scale, const Tensor& shift, const Tensor& residual, bool relu,
+                            IntSpan padding, const Tensor& packed) {
+  check(input, weight, padding);
+  check_packed(packed, weight);
+  const Walk w = walk_of(input, weight, padding);
+  const Dims sizes{w.batch, w.out_channels, w.out_height, w.out_width};
+  FL_CHECK(!residual.defined() || (residual.sizes() == IntSpan(sizes) && residual.dtype() == input.dtype()),
+           "[_convolution_finished] expected a residual of shape ", IntSpan(sizes), " and ",
+           name_of(input.dtype()), ", got ", residual.sizes());
+  Tensor out = empty_laid(sizes, true, input.options());
+  Tensor held[4];
+  const float* biases = channel_values("bias", bias, w.out_channels, held[0]);
+  const float* means = channel_values("mean", mean, w.out_channels, held[1]);
+  const float* scales = channel_values("scale", scale, w.out_channels, held[2]);
+  const float* shifts = channel_values("shift", shift, w.out_channels, held[3]);
+  if (out.is_meta() || out.numel() == 0) return out;
+  Affine affine{std::vector<float>(static_cast<size_t>(w.out_channels)),
+                std::vector<float>(static_cast<size_t>(w.out_channels))};
+  for (size_t c = 0; c < affine.factor.size(); ++c) {
+    affine.factor[c] = scales ? scales[c] : 1.0f;
+    affine.offset[c] = ((biases ? biases[c] : 0.0f) - (means ? means[c] : 0.0f)) * affine.factor[c] +
+                       (shifts ? shifts[c] : 0.0f);
+  }
+  const Tensor x = laid(input, true);
+  const Tensor r = residual.defined() ? laid(residual, true) : residual;
+  (input.dtype() == DType::Float ? run_floats : run_pairs)(w, x, weight, affine, r, relu, packed, out);
   return out;
 }
 
-// Weights of 3 x 3 kernels as _convolution_finished needs them: transformed, and packed for the products.
+Tensor packed_pairs(const Tensor& weight) {
+  const int64_t count = cpu::winograd::packed_pair_units(weight.size(0), weight.size(1));
+  const Tensor packed = empty({count}, {DType::Int32, weight.device()});
+  if (packed.is_meta() || count == 0) return packed;
+  auto* units = reinterpret_cast<uint32_t*>(packed.data<int32_t>());
+  cpu::winograd::pack_pair_kernels(contiguous(weight).data<BFloat16>(), weight.size(0), weight.size(1),
+                                   units);
+  return packed;
+}
+
+// Weights of 3 x 3 kernels as _convolution_finished needs them: transformed, and packed for the products. No
+// elements where bfloat16 is not computed so.
 Tensor convolution_packed(const Tensor& weight) {
-  FL_CHECK(weight.dim() == 4 && weight.size(2) == 3 && weight.size(3) == 3 && weight.dtype() == DType::Float,
-           "[_convolution_packed] expected 3 x 3 kernels of float32, got shape ", weight.sizes(), " in ",
-           name_of(weight.dtype()));
+  FL_CHECK(weight.dim() == 4 && weight.size(2) == 3 && weight.size(3) == 3 &&
+               (weight.dtype() == DType::Float || weight.dtype() == DType::BFloat16),
+           "[_convolution_packed] expected 3 x 3 kernels of float32 or bfloat16, got shape ", weight.sizes(),
+           " in ", name_of(weight.dtype()));
+  if (weight.dtype() == DType::BFloat16) return packed_pairs(weight);
   const int64_t out = weight.size(0), in = weight.size(1), step = out * in + kPad;
   const int64_t packed_step = cpu::packed_count(DType::Float, in, out);
   const Tensor packed = empty({kWinogradProducts * packed_step}, weight.options());

@@ -1,8 +1,12 @@
 // Products of bfloat16 in pairs: see pairs.h.
 #include "cpu/gemm/pairs.h"
 
+#include "cpu/gemm/bfloat16_lanes.h"
 #include "cpu/gemm/product_finish.h"
 #include "cpu/gemm/unit_walk.h"
+
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns of its own intrinsics
+#pragma GCC diagnostic ignored "-Wuninitialized"
 
 namespace fl::cpu::products {
 namespace {
@@ -24,25 +28,13 @@ constexpr int64_t kConflict = 512;
 // ---- results -----------------------------------------------------------------------------------
 
 #ifdef FL_X86
-// Rounds 16 floats to bfloat16, ties to even; NaN stays one.
-FL_AVX512 inline void store_rounded(BFloat16* to, __m512 x, __mmask16 lanes) {
-  const __m512i whole = _mm512_castps_si512(x);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(whole, 16), _mm512_set1_epi32(1));
-  __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(whole, odd), _mm512_set1_epi32(0x7fff));
-  rounded =
-      _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc00000));
-  _mm512_mask_cvtepi32_storeu_epi16(to, lanes, _mm512_srli_epi32(rounded, 16));
-}
-
 // The sums as they are, or with a bias added, as bfloat16.
 FL_AVX512 void store_sums(const float* sums, int64_t sums_row, const BFloat16* bias, bool relu, BFloat16* to,
                           int64_t to_row, int64_t rows, int64_t cols) {
   for (int64_t j = 0; j < cols; j += 16) {
     const __mmask16 lanes = cols - j >= 16 ? 0xffff : __mmask16((1u << (cols - j)) - 1);
     __m512 added = _mm512_setzero_ps();
-    if (bias)
-      added = _mm512_castsi512_ps(_mm512_slli_epi32(
-          _mm512_cvtepu16_epi32(_mm512_castsi512_si256(_mm512_maskz_loadu_epi16(lanes, bias + j))), 16));
+    if (bias) added = load_widened(bias + j, lanes);
     for (int64_t i = 0; i < rows; ++i) {
       __m512 x = _mm512_loadu_ps(sums + i * sums_row + j);
       if (bias) x = _mm512_add_ps(x, added);

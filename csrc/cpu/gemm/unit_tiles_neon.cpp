@@ -44,13 +44,13 @@ FL_NEON Units dot_words(Units sum, Units x, Units y) {
 #define FL_DOT_BFLOAT16(s, x, y) vbfdotq_f32(s, vreinterpretq_bf16_s32(x), vreinterpretq_bf16_s32(y))
 
 FL_DEFINE_UNIT_TILE(WordsTile, "+simd", Units, Units, 4, vdupq_n_s32(0), vdupq_n_s32, load_units, dot_words,
-                    load_units, FL_ADD, store_units)
+                    FL_SUM, load_units, FL_ADD, store_units)
 FL_DEFINE_UNIT_TILE(SignedTile, "arch=armv8.2-a+dotprod", Units, Units, 4, vdupq_n_s32(0), vdupq_n_s32,
-                    load_units, FL_DOT_SIGNED, load_units, FL_ADD, store_units)
+                    load_units, FL_DOT_SIGNED, FL_SUM, load_units, FL_ADD, store_units)
 FL_DEFINE_UNIT_TILE(MixedTile, "arch=armv8.2-a+dotprod+i8mm", Units, Units, 4, vdupq_n_s32(0), vdupq_n_s32,
-                    load_units, FL_DOT_MIXED, load_units, FL_ADD, store_units)
+                    load_units, FL_DOT_MIXED, FL_SUM, load_units, FL_ADD, store_units)
 FL_DEFINE_UNIT_TILE(Bfloat16Tile, "arch=armv8.2-a+bf16", Units, float32x4_t, 4, vdupq_n_f32(0), vdupq_n_s32,
-                    load_units, FL_DOT_BFLOAT16, load_floats, FL_ADD, store_units)
+                    load_units, FL_DOT_BFLOAT16, FL_SUM, load_floats, FL_ADD, store_units)
 
 constexpr int kRows = 12;  // of tiles: with two vectors of columns they fill the registers
 
@@ -61,6 +61,10 @@ UnitSet best_byte_units() {
 }
 
 }  // namespace
+
+const UnitSet* word_units() {
+  return nullptr;
+}
 
 const UnitSet* bfloat16_units() {
   static const UnitSet set =

@@ -51,6 +51,10 @@ const UnitSet* bfloat16_units();
 // 16 bits.
 const UnitSet& byte_units();
 
+// The set for pairs of signed 16-bit integers where it is as quick as that of bfloat16: 32-bit sums of a
+// block of depth become floats, which are added up. Null elsewhere.
+const UnitSet* word_units();
+
 // The sets of AMX, which unit_tiles_amx.cpp has.
 UnitSet amx_bfloat16_units();
 UnitSet amx_byte_units();
