@@ -157,7 +157,9 @@ _LAZY = {
         "nested._internal.nested_tensor": "jagged",
         "ops.as_aten.beside_records": "_unique _unique2 unique_dim",
         "ops.as_aten.tags": "Tag",
-        "ops.symbolic.numbers": ("SymInt SymFloat SymBool sym_float sym_int sym_ite sym_max sym_min sym_not sym_sum"),
+        "ops.symbolic.numbers": (
+            "SymInt SymFloat SymBool sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum"
+        ),
         "quasirandom": "SobolEngine",
         "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
         "serialization": "save load",

@@ -26,7 +26,7 @@ _state: dict[str, Any] = {
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Ask for results that do not depend on the order of threads. Every kernel of the CPU is deterministic as it is;
-    cuDNN's convolutions hear of it.
+    cuDNN's convolutions hear of it. Operators that PyTorch refuses then, put_ and max_unpool, are refused, or warned about.
 
     >>> flambeau.use_deterministic_algorithms(True)
     >>> flambeau.use_deterministic_algorithms(False)
@@ -36,6 +36,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     from flambeau.backends import cudnn
 
     _state.update(deterministic=bool(mode), warn_only=bool(mode and warn_only))
+    _C._set_determinism(0 if not mode else 1 if warn_only else 2)
     _tell_fill()
     cudnn._tell("deterministic", cudnn.deterministic)  # which knows of both switches
 

@@ -666,6 +666,10 @@ class _LegacyStorageMeta(type):
             return isinstance(instance, TypedStorage)
         return isinstance(instance, TypedStorage) and instance.dtype == cls._dtype
 
+    @property
+    def dtype(cls) -> Any:
+        return cls.__dict__.get("_dtype")
+
 
 class _LegacyStorage(TypedStorage, metaclass=_LegacyStorageMeta):
     """Base of FloatStorage and the others: typed storages of one dtype."""

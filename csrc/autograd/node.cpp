@@ -256,6 +256,9 @@ struct CopySlices final : Node {
   Geometry at;
   Ref<Node> fn;
   explicit CopySlices(Geometry g) : at(std::move(g)) {}
+  ~CopySlices() override {
+    if (fn && fn->extras) fn->extras->window = nullptr;
+  }
   std::string name() const override { return "CopySlices"; }
   std::vector<Tensor> apply(std::vector<Tensor>&& grads) override {
     std::vector<Tensor> out(next.size());
@@ -483,6 +486,7 @@ void rebase_history(const Tensor& t, const Ref<Node>& node, uint32_t output) {
   const Tensor base = m.base;
   Ref<CopySlices> slices(new CopySlices(Geometry(t, base)));
   slices->fn = node;
+  node->more().window = slices.get();
   slices->next = node->next;
   if (slices->next.empty()) slices->next.resize(1);
   slices->next[0] = gradient_edge(base);
@@ -667,6 +671,17 @@ void SavedTensor::pack(Ref<Counted> packed) {
   data_ = Tensor();
 }
 
+// Gives what a node saved of its own results the history that the result has. What was written to a view came
+// to be through the node of the base: that one, and not the node inside it, runs in a pass.
+static void set_history_of_output(const Tensor& fresh, Node* owner, uint32_t output) {
+  auto* slices = owner->extras ? static_cast<CopySlices*>(owner->extras->window) : nullptr;
+  if (!slices) return set_history(fresh, Ref<Node>(owner), output);
+  Ref<AsStridedView> node(new AsStridedView(slices->at));
+  node->next.push_back({Ref<Node>(slices), 0});
+  const uint32_t at = node->add_output(fresh);
+  set_history(fresh, Ref<Node>(node.get()), at);
+}
+
 Tensor SavedTensor::unpack(Node* owner, const std::string& op) const {
   if (!defined_) return {};
   FL_CHECK(!released_, "[backward] expected the saved tensors of ", op,
@@ -696,7 +711,7 @@ Tensor SavedTensor::unpack(Node* owner, const std::string& op) const {
     if (!thread_state().grad_mode && !packed_) return out;
     Tensor fresh = without_history(out);
     if (is_output_) {
-      set_history(fresh, Ref<Node>(owner), output_);
+      set_history_of_output(fresh, owner, output_);
     } else if (auto* leaf = dynamic_cast<Accumulate*>(grad_fn_.node.get());
                leaf && leaf->variable->storage.get() == out->storage.get()) {
       return leaf->variable;

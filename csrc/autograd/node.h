@@ -42,9 +42,10 @@ struct NodeExtras {
   std::vector<std::pair<uint32_t, Ref<Hook>>> tensor_hooks;  // before those, on one output's gradient
   std::vector<Ref<Hook>> post_hooks;  // after apply, with the results and the gradients
   std::vector<std::pair<uint32_t, Meta*>>
-      retained;           // tensors whose gradient is kept; they take themselves off
-  std::string trace;      // where the forward op was called, in anomaly mode
-  Ref<Counted> metadata;  // the user's `metadata` dictionary
+      retained;            // tensors whose gradient is kept; they take themselves off
+  std::string trace;       // where the forward op was called, in anomaly mode
+  Ref<Counted> metadata;   // the user's `metadata` dictionary
+  Node* window = nullptr;  // not owned: of a write to a view, the node of the base that runs this one
 };
 
 struct Node : Counted {

@@ -4,6 +4,7 @@
 #include "core/accelerator.h"
 #include "core/changes.h"
 #include "core/crc32.h"
+#include "core/determinism.h"
 #include "core/shared_memory.h"
 #include "ops/uninitialized.h"
 #include "python/common.h"
@@ -129,6 +130,20 @@ PyObject* set_fill_uninitialized(PyObject*, PyObject* on) {
   });
 }
 
+// _set_determinism(int): 0 not asked for, 1 warn, 2 raise.
+PyObject* set_determinism(PyObject*, PyObject* mode) {
+  return guarded([&]() -> PyObject* {
+    determinism = static_cast<Determinism>(PyLong_AsLong(mode));
+    Py_RETURN_NONE;
+  });
+}
+PyObject* alert_if_not_deterministic(PyObject*, PyObject* op) {
+  return guarded([&]() -> PyObject* {
+    alert_not_deterministic(PyUnicode_AsUTF8(op));
+    Py_RETURN_NONE;
+  });
+}
+
 PyObject* count_unusual_storages(PyObject*, PyObject*) {
   return PyLong_FromLongLong(unusual_storages.load());
 }
@@ -218,6 +233,8 @@ PyMethodDef memory_functions[] = {{"_accelerator", accelerator_state, METH_NOARG
                                   {"_swap_tensors", swap_tensors, METH_VARARGS, nullptr},
                                   {"_storage_memory", storage_memory, METH_O, nullptr},
                                   {"_fill_uninitialized", set_fill_uninitialized, METH_O, nullptr},
+                                  {"_set_determinism", set_determinism, METH_O, nullptr},
+                                  {"_alert_not_deterministic", alert_if_not_deterministic, METH_O, nullptr},
                                   {"_unusual_storages", count_unusual_storages, METH_NOARGS, nullptr},
                                   {"_storage_address", storage_address, METH_O, nullptr},
                                   {"_data_address", data_address, METH_O, nullptr},

@@ -48,8 +48,9 @@ _TOLD: dict[str, Callable[[Any], Any]] = {
         _deterministic(), "fill_uninitialized_memory", mode
     ),
 }
-# Flags.
+# Flags, and names that are another's.
 _FLAGS: dict[str, Callable[[], Any]] = {
+    "TensorBase": lambda: flambeau._C.Tensor,
     "_has_cuda": lambda: flambeau.cuda.is_available(),
     "_has_mps": lambda: False,
     "_has_mtia": lambda: False,

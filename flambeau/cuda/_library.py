@@ -68,7 +68,9 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def missing() -> AssertionError:
-    return AssertionError("[cuda] expected a CUDA device, got a machine or build without one")
+    return AssertionError(
+        "[cuda] expected a CUDA device, got a machine or build without one: Torch not compiled with CUDA enabled"
+    )
 
 
 @functools.cache

@@ -84,6 +84,9 @@ def is_fx_tracing() -> bool:
     return _active.tracer is not None
 
 
+is_fx_symbolic_tracing = is_fx_tracing
+
+
 def _original_call(module: Any, *args: Any, **kwargs: Any) -> Any:
     return super(Module, module).__call__(*args, **kwargs)
 

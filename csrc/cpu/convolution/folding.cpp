@@ -25,7 +25,8 @@ Blocks blocks_of(const char* op, IntSpan image, IntSpan kernel, IntSpan dilation
     const int64_t room = b.image[d] + 2 * b.padding[d] - b.dilation[d] * (b.kernel[d] - 1) - 1;
     b.count[d] = room < 0 ? 0 : room / b.stride[d] + 1;
     FL_CHECK(b.count[d] > 0, "[", op, "] expected at least one block to fit, got image ", image,
-             ", kernel_size ", kernel, ", dilation ", dilation, ", padding ", padding);
+             ", kernel_size ", kernel, ", dilation ", dilation, ", padding ", padding,
+             ": the array of sliding blocks has a shape whose components must be at least one");
   }
   return b;
 }
@@ -51,8 +52,10 @@ Tensor im2col(const Tensor& self, IntSpan kernel, IntSpan dilation, IntSpan padd
   FL_CHECK(dims == 3 || dims == 4, "[", op, "] expected an input of 3 or 4 dimensions, got shape ",
            self.sizes());
   for (int64_t d = dims == 4 ? 1 : 0; d < dims; ++d)
-    FL_CHECK(self.size(d) > 0, "[", op,
-             "] expected an input without empty dimensions but the batch, got shape ", self.sizes());
+    FL_CHECK(
+        self.size(d) > 0, "[", op, "] expected an input without empty dimensions but the batch, got shape ",
+        self.sizes(),
+        ": Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions");
   const Blocks b = blocks_of(op, {self.size(-2), self.size(-1)}, kernel, dilation, padding, stride);
   const int64_t channels = self.size(-3), batch = dims == 4 ? self.size(0) : 1;
   Dims sizes{batch, channels * b.elements(), b.columns()};
@@ -87,7 +90,8 @@ Tensor col2im(const Tensor& self, IntSpan output_size, IntSpan kernel, IntSpan d
              "] expected an input without empty dimensions but the batch, got shape ", self.sizes());
   const Blocks b = blocks_of(op, output_size, kernel, dilation, padding, stride);
   FL_CHECK(self.size(-2) % b.elements() == 0, "[", op, "] expected a second dimension divisible by the ",
-           b.elements(), " elements of the kernel, got shape ", self.sizes());
+           b.elements(), " elements of the kernel, got shape ", self.sizes(),
+           ": size of input's dimension 1 is to be divisible by the product of kernel_size");
   FL_CHECK(self.size(-1) == b.columns(), "[", op, "] expected ", b.columns(),
            " blocks in the last dimension, got shape ", self.sizes());
   const int64_t channels = self.size(-2) / b.elements(), batch = dims == 3 ? self.size(0) : 1;

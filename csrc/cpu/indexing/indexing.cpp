@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "core/bytes.h"
+#include "core/determinism.h"
 #include "core/scalar_range.h"
 #include "cpu/indexing/index_plan.h"
 #include "dispatch/kernel.h"
@@ -97,6 +98,9 @@ Tensor index_put_(const Tensor& self, const std::vector<Tensor>& indices, const 
     }
   }
   advise_distinct("index_put", self);
+  check_apart("index_put_", self, values);
+  for (const Tensor& t : indices)
+    if (t.defined()) check_apart("index_put_", self, t);
   const IndexPlan plan("index_put_", self, indices);
   while (source.dim() > static_cast<int64_t>(plan.shape.size()) && source.size(0) == 1) {
     Dims sizes(source.sizes()), strides(source.strides());
@@ -316,6 +320,7 @@ Tensor index_fill_(const Tensor& self, int64_t dim, const Tensor& index, const O
   if (!value.is_tensor()) check_fits("index_fill", value.value->to_scalar(), self.dtype());
   check_vector("index_fill", index, false, ErrorKind::Index);
   advise_distinct("index_fill", self);
+  check_apart("index_fill_", self, index);
   self.bump_version();
   if (self.is_meta()) return self;
   const Tensor to = at_least_1d(self);
@@ -384,6 +389,7 @@ Tensor put_(const Tensor& self, const Tensor& index, const Tensor& source, bool 
                 source.numel(), " and ", index.numel());
   FL_CHECK_KIND(self.numel() > 0 || index.numel() == 0, Index,
                 "[put_] expected a tensor with elements, got shape ", self.sizes());
+  if (!accumulate) alert_not_deterministic("put_");
   check_distinct("put_", self);
   check_apart("put_", self, index);
   check_apart("put_", self, source);

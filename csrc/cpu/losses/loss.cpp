@@ -47,14 +47,18 @@ Classes check_classes(const char* op, const Tensor& self, const Tensor& target, 
   if (self.dim() > 1 && target.dim() > 0)
     FL_CHECK_KIND(target.size(0) == self.size(0), Value, "[", op, "] expected one batch size, got ",
                   self.size(0), " and ", target.size(0), " for an input of shape ", self.sizes(),
-                  " and a target of shape ", target.sizes());
+                  " and a target of shape ", target.sizes(), ": Expected input batch_size (", self.size(0),
+                  ") to match target batch_size (", target.size(0), ").");
   const bool one = self.dim() == 1 && target.numel() == 1 && target.dim() <= 1;
-  FL_CHECK(one || IntSpan(expected) == target.sizes(), "[", op, "] expected class indices of shape ",
-           IntSpan(expected), " for an input of shape ", self.sizes(), ", got ", target.sizes(),
-           shape_hint(self, target));
+  FL_CHECK(
+      one || IntSpan(expected) == target.sizes(), "[", op, "] expected class indices of shape ",
+      IntSpan(expected), " for an input of shape ", self.sizes(), ", got ", target.sizes(),
+      self.dim() <= 2 && target.dim() > 1 ? ": 1D target tensor expected, multi-target not supported" : "",
+      shape_hint(self, target));
   FL_CHECK(!weight.defined() || (weight.dim() == 1 && weight.numel() == g.classes), "[", op,
            "] expected a weight for each of ", g.classes, " classes, got ",
-           weight.defined() ? weight.sizes() : IntSpan());
+           weight.defined() ? weight.sizes() : IntSpan(), ": weight tensor should be defined either for all ",
+           g.classes, " classes or no classes");
   FL_CHECK(!weight.defined() || weight.dtype() == self.dtype(), "[", op, "] expected weights of dtype ",
            name_of(self.dtype()), ", got ", weight.defined() ? name_of(weight.dtype()) : "");
   return g;

@@ -153,8 +153,8 @@ class CTCLoss:
         return F.ctc_loss(
             log_probs,
             targets,
-            input_lengths,  # type: ignore[arg-type]
-            target_lengths,  # type: ignore[arg-type]
+            input_lengths,
+            target_lengths,
             self.blank,
             self.reduction,
             self.zero_infinity,

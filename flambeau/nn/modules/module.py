@@ -108,7 +108,10 @@ def _forward_unimplemented(self: Any, *input: Any) -> Any:
 def _check_name(what: str, name: Any, module: Module, table: str) -> None:
     """A member's name is a new attribute's name without a dot."""
     if not isinstance(name, str):
-        raise TypeError(f"[{what}] expected the name to be a string, got {type(name).__name__}")
+        raise TypeError(
+            f"[{what}] expected the name to be a string, got {type(name).__name__}: {what} name should be a string. Got "
+            f"{type(name).__name__}"
+        )
     if hasattr(module, name) and name not in module.__dict__[table]:
         raise KeyError(f"attribute '{name}' already exists")
     if "." in name:
@@ -179,7 +182,7 @@ class Module(StateDicts):
                 f"[{type(self).__name__}] expected super().__init__() before '{name}' is assigned, got no call of it"
             )
         _check_name("buffer", name, self, "_buffers")
-        if tensor is not None and not isinstance(tensor, Tensor):
+        if tensor is not None and not isinstance(tensor, Tensor) and not hasattr(tensor, "__torch_function__"):
             raise TypeError(f"[register_buffer] expected a Tensor or None for '{name}', got {type(tensor).__name__}")
         for hook in _global_buffer_registration_hooks.values():
             output = hook(self, name, tensor)
@@ -270,13 +273,16 @@ class Module(StateDicts):
             super().__setattr__(name, value)
 
     def _set_buffer(self, name: str, value: Any) -> None:
-        if value is not None and not isinstance(value, Tensor):
+        if value is not None and not isinstance(value, Tensor) and not hasattr(value, "__torch_function__"):
             raise TypeError(
                 f"[{type(self).__name__}] expected a Tensor or None for the buffer '{name}', got {type(value).__name__}"
             )
         if isinstance(value, Buffer):
-            self._forget(name, "_buffers")
-            self.register_buffer(name, value, getattr(value, "persistent", True))
+            persistent = getattr(value, "persistent", True)
+            if persistent:  # the default, which a subclass need not know of
+                self.register_buffer(name, value)
+            else:
+                self.register_buffer(name, value, persistent)
             return
         for hook in _global_buffer_registration_hooks.values():
             output = hook(self, name, value)
@@ -291,8 +297,7 @@ class Module(StateDicts):
         for table in ("_parameters", "_buffers", "_modules"):
             if table != own_table and name in (members := state.get(table) or ()):
                 del members[name]  # type: ignore[union-attr]
-        if own_table != "_buffers":
-            state.get("_non_persistent_buffers_set", set()).discard(name)
+        state.get("_non_persistent_buffers_set", set()).discard(name)
 
     def __delattr__(self, name: str) -> None:
         mutations[0] += 1

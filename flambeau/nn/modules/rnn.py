@@ -258,7 +258,9 @@ class RNN(RNNBase):
         else:
             nonlinearity = kwargs.pop("nonlinearity", "tanh")
         if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"[RNN] expected nonlinearity 'tanh' or 'relu', got {nonlinearity!r}")
+            raise ValueError(
+                f"[RNN] expected nonlinearity 'tanh' or 'relu', got {nonlinearity!r}: Unknown nonlinearity"
+            )
         super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
         self.nonlinearity = nonlinearity
 

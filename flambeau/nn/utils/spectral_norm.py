@@ -78,7 +78,9 @@ class SpectralNorm:
         """Replaces a parameter by its original and singular vectors, and registers the hooks."""
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, SpectralNorm) and hook.name == name:
-                raise RuntimeError(f"[spectral_norm] expected one hook on {name}, got a second")
+                raise RuntimeError(
+                    f"[spectral_norm] expected one hook on {name}, got a second: Cannot register two spectral_norm hooks"
+                )
         hook = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
         if weight is None:

@@ -28,7 +28,9 @@ class WeightNorm:
         """Replaces a parameter by its parts and registers the hook."""
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, WeightNorm) and hook.name == name:
-                raise RuntimeError(f"[weight_norm] expected one hook on {name}, got a second")
+                raise RuntimeError(
+                    f"[weight_norm] expected one hook on {name}, got a second: Cannot register two weight_norm hooks"
+                )
         hook = WeightNorm(name, dim)
         weight = getattr(module, name)
         if isinstance(weight, UninitializedParameter):

@@ -251,17 +251,32 @@ def ctc_loss_vjp(
     return gradient(g0, log_probs, targets, input_lengths, target_lengths, *saved, blank, zero_infinity), None
 
 
+def _lengths(name: str, lengths: Any) -> Any:
+    """The lengths of sequences as a list; a tensor of them may be a number alone."""
+    if not isinstance(lengths, fl.Tensor):
+        return lengths
+    if lengths.is_floating_point() or lengths.is_complex():
+        raise RuntimeError(f"[ctc_loss] expected {name} of integers, got {lengths.dtype}: {name} must be integral")
+    return lengths.reshape(-1).tolist()
+
+
 @composite()
 def nn_ctc_loss(
     log_probs: fl.Tensor,
     targets: fl.Tensor,
-    input_lengths: list[int],
-    target_lengths: list[int],
+    input_lengths: Any,
+    target_lengths: Any,
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> fl.Tensor:
     reduction_number("ctc_loss", reduction)
+    input_lengths = _lengths("input_lengths", input_lengths)
+    target_lengths = _lengths("target_lengths", target_lengths)
+    if log_probs.numel() == 0:
+        raise RuntimeError(
+            f"[ctc_loss] expected log_probs with elements, got shape {tuple(log_probs.shape)}: log_probs tensor must not be empty"
+        )
     batched = log_probs.dim() == 3
     if log_probs.dim() == 2:
         log_probs = log_probs.unsqueeze(1)

@@ -91,7 +91,9 @@ def _sizes_and_factors(
         if len(sizes) != ndim:
             raise ValueError(f"[interpolate] expected {ndim} values for size, got {tuple(sizes)}")
         if any(isinstance(n, float) for n in sizes):
-            raise TypeError(f"[interpolate] expected integers for size, got {tuple(sizes)}")
+            raise TypeError(
+                f"[interpolate] expected integers for size, got {tuple(sizes)}: expected size to be one of int or Tuple of them"
+            )
         return [int(n) for n in sizes], None
     if scale_factor is None:
         raise ValueError("[interpolate] expected size or scale_factor, got neither")
@@ -189,7 +191,9 @@ def nn_grid_sample(
 ) -> fl.Tensor:
     modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
     if mode not in modes:
-        raise ValueError(f"[grid_sample] expected mode among {modes}, got {mode!r}")
+        raise ValueError(
+            f"[grid_sample] expected mode among {modes}, got {mode!r}: expected another mode, but got: {mode!r}"
+        )
     if padding_mode not in paddings:
         raise ValueError(f"[grid_sample] expected padding_mode among {paddings}, got {padding_mode!r}")
     if align_corners is None:

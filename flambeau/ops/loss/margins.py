@@ -28,7 +28,8 @@ def multi_margin_loss(
         raise NotImplementedError(f"[multi_margin_loss] expected a floating point input, got {input.dtype}")
     if input.dim() > 2 or (input.numel() == 0 and input.dim() and input.shape[-1] == 0):
         raise RuntimeError(
-            f"[multi_margin_loss] expected a vector or a matrix that is not empty, got {tuple(input.shape)}"
+            f"[multi_margin_loss] expected a vector or a matrix that is not empty, got {tuple(input.shape)}: Expected non-empty vector "
+            "or matrix with optional 0-dim batch size"
         )
     scores = input.reshape(1, -1) if input.dim() < 2 else input
     index = target.reshape(-1)

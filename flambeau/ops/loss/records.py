@@ -344,7 +344,9 @@ def gaussian_nll_loss(
             raise ValueError(f"[gaussian_nll_loss] expected var >= 0, got {var}")
         var = fl.full(tuple(input.shape), float(var), dtype=input.dtype, device=input.device)  # type: ignore[arg-type]
     elif var.device.type != "meta" and bool((all_values(var) < 0).any()):
-        raise ValueError("[gaussian_nll_loss] expected var >= 0, got a negative element")
+        raise ValueError(
+            "[gaussian_nll_loss] expected var >= 0, got a negative element: var has negative entry/entries"
+        )
     if var.shape != input.shape:
         if input.shape[:-1] == var.shape:
             var = var.unsqueeze(-1)

@@ -418,6 +418,7 @@ def _max_unpool(
                 raise ValueError(f"[{op}] expected output_size between {usual - s} and {usual + s}, got {tuple(sizes)}")
     if any(n < 0 for n in sizes):
         raise ValueError(f"[{op}] expected an output size not below zero, got {tuple(sizes)}")
+    fl._C._alert_not_deterministic(f"max_unpooling{max(ndim, 2)}d_forward_out")
     return fl._ops._pool_scatter(input, indices, sizes, False)
 
 

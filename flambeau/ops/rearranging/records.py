@@ -210,7 +210,10 @@ def pad(input: fl.Tensor, pad: list[int], mode: str = "constant", value: float |
             f"got {tuple(pad)} for shape {tuple(input.shape)}"
         )
     if mode != "circular" and 0 in input.shape[1 if input.dim() == pairs + 2 else 0 :]:
-        raise RuntimeError(f"[pad] expected sizes other than zero apart from the batch, got shape {tuple(input.shape)}")
+        raise RuntimeError(
+            f"[pad] expected sizes other than zero apart from the batch, got shape {tuple(input.shape)}: Expected {pairs + 1}D or "
+            f"{pairs + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions"
+        )
     for k in range(pairs):
         dim = input.dim() - 1 - k
         low, high = pad[2 * k], pad[2 * k + 1]
@@ -235,6 +238,14 @@ def pad(input: fl.Tensor, pad: list[int], mode: str = "constant", value: float |
 # ---------------------------------------------------------------- channels and pixels
 
 
+def _as_laid_out(source: fl.Tensor, result: fl.Tensor) -> fl.Tensor:
+    """The result channel by channel, or with channels last where the source has them last."""
+    channels_last = source.dim() == 4 and source.is_contiguous(memory_format=fl.channels_last)
+    if not channels_last or source.is_contiguous():
+        return result
+    return result.contiguous(memory_format=fl.channels_last)
+
+
 @composite(method=False, module=BOTH)
 def pixel_shuffle(self: fl.Tensor, upscale_factor: int) -> fl.Tensor:
     r = upscale_factor
@@ -248,7 +259,7 @@ def pixel_shuffle(self: fl.Tensor, upscale_factor: int) -> fl.Tensor:
     n = len(batch)
     split = self.reshape(*batch, c // (r * r), r, r, h, w)
     order = [*range(n), n, n + 3, n + 1, n + 4, n + 2]
-    return split.permute(order).reshape(*batch, c // (r * r), h * r, w * r)
+    return _as_laid_out(self, split.permute(order).reshape(*batch, c // (r * r), h * r, w * r))
 
 
 @composite(method=False, module=BOTH)
@@ -264,7 +275,7 @@ def pixel_unshuffle(self: fl.Tensor, downscale_factor: int) -> fl.Tensor:
     n = len(batch)
     split = self.reshape(*batch, c, h // r, r, w // r, r)
     order = [*range(n), n, n + 2, n + 4, n + 1, n + 3]
-    return split.permute(order).reshape(*batch, c * r * r, h // r, w // r)
+    return _as_laid_out(self, split.permute(order).reshape(*batch, c * r * r, h // r, w // r))
 
 
 @composite(method=False, module=BOTH)
@@ -273,7 +284,10 @@ def channel_shuffle(self: fl.Tensor, groups: int) -> fl.Tensor:
     if self.dim() < 3:
         raise RuntimeError(f"[channel_shuffle] expected at least 3 dimensions, got shape {tuple(self.shape)}")
     if groups <= 0:
-        raise RuntimeError(f"[channel_shuffle] expected a positive number of groups, got {groups}")
+        raise RuntimeError(
+            f"[channel_shuffle] expected a positive number of groups, got {groups}: Number of groups to divide channels in must be "
+            "positive."
+        )
     b, c, *rest = self.shape
     if c % groups:
         raise RuntimeError(f"[channel_shuffle] expected channels divisible by {groups} groups, got {c}")

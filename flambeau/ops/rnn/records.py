@@ -115,7 +115,7 @@ def _layer_by_cells(
     return (fl.cat(outputs) if batch_sizes else fl.stack(outputs)), hx, cx
 
 
-def _check_cell(op: str, input: Any, hx: Any, w_ih: Any, w_hh: Any, gates: int) -> None:
+def _check_cell(op: str, input: Any, hx: Any, cx: Any, w_ih: Any, w_hh: Any, gates: int) -> None:
     if input.dim() != hx.dim():
         raise RuntimeError(
             f"[{op}] expected input and state of as many dimensions, got {tuple(input.shape)} and {tuple(hx.shape)}"
@@ -126,10 +126,14 @@ def _check_cell(op: str, input: Any, hx: Any, w_ih: Any, w_hh: Any, gates: int) 
         raise RuntimeError(f"[{op}] expected a state of {w_hh.shape[0] // gates} features, got {hx.shape[-1]}")
     if input.dim() == 2 and input.shape[0] != hx.shape[0]:
         raise RuntimeError(f"[{op}] expected a state for each of {input.shape[0]} samples, got {hx.shape[0]}")
+    if cx is not None and cx.shape != hx.shape:
+        raise RuntimeError(
+            f"[{op}] expected a cell state of the hidden state's shape, got {tuple(cx.shape)} and {tuple(hx.shape)}"
+        )
 
 
 def _cell(op: str, mode: int, input: Any, hx: Any, cx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
-    _check_cell(op, input, hx, w_ih, w_hh, (1, 1, 4, 3)[mode])
+    _check_cell(op, input, hx, cx, w_ih, w_hh, (1, 1, 4, 3)[mode])
     linear = fl.nn.functional.linear
     return _activated(mode, linear(input, w_ih, b_ih), linear(hx, w_hh, b_hh), hx, cx)
 

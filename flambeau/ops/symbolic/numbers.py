@@ -637,4 +637,9 @@ def sym_sum(*args: Any) -> Any:
 
 
 def sym_sqrt(a: Any) -> Any:
+    """The square root of a number, which may be symbolic.
+
+    >>> flambeau.sym_sqrt(9)
+    3.0
+    """
     return _float("math.sqrt", math.sqrt, a) if isinstance(a, (SymInt, SymFloat)) else math.sqrt(a)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flambeau.ops.samples import Call, Make, call, samples
+from flambeau.ops.samples import Call, Constant, Make, call, samples
 
 
 @samples("view", "reshape", "view_copy")
@@ -215,6 +215,21 @@ def dsplit_at(make: Make) -> Iterator[Call]:
 def unbind(make: Make) -> Iterator[Call]:
     yield call(make(2, 3), 1)
     yield call(make.strided(3, 2))
+
+
+@samples("unbind_copy.int_out")
+def unbind_into(make: Make) -> Iterator[Call]:
+    yield call(Constant(make(2, 3)), 0, out=[Constant(make(3)), Constant(make(1, 3))])
+
+
+@samples("split_copy.Tensor_out")
+def split_into(make: Make) -> Iterator[Call]:
+    yield call(Constant(make(2, 3)), 1, 0, out=[Constant(make(1, 3)), Constant(make(3))])
+
+
+@samples("split_with_sizes_copy.out")
+def split_sizes_into(make: Make) -> Iterator[Call]:
+    yield call(Constant(make(2, 3)), [1, 2], 1, out=[Constant(make(2, 1)), Constant(make(3))])
 
 
 @samples("narrow", "narrow_copy")

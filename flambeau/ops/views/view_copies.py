@@ -64,6 +64,42 @@ _copying(
 )
 
 
+def _copying_into(schema: str, view: Callable[..., Any]) -> None:
+    """Records `schema`, which copies the views of a tensor into those of a list."""
+
+    @composite(schema, method=False)
+    def kernel(*args: Any, out: Any) -> None:
+        op = schema.partition(".")[0]
+        if fl.is_grad_enabled() and any(t.requires_grad for t in (args[0], *out)):
+            raise RuntimeError(
+                f"[{op}] expected tensors without gradient for out=, got one with: {op}(): functions with out=... arguments don't "
+                "support automatic differentiation, but one of the arguments requires grad."
+            )
+        shown = view(*args)
+        if len(shown) != len(out):
+            raise RuntimeError(
+                f"[{op}] expected {len(shown)} tensors for out, got {len(out)}: expected an out= argument of "
+                f"size {len(shown)}, got size {len(out)}"
+            )
+        for one, target in zip(shown, out):
+            if target.shape != one.shape:
+                target.resize_(one.shape)
+            target.copy_(one)
+
+
+_copying_into(
+    "unbind_copy.int_out(Tensor self, int dim=0, *, Tensor(!)[] out) -> ()", lambda self, dim: self.unbind(dim)
+)
+_copying_into(
+    "split_copy.Tensor_out(Tensor self, int split_size, int dim=0, *, Tensor(!)[] out) -> ()",
+    lambda self, size, dim: self.split(size, dim),
+)
+_copying_into(
+    "split_with_sizes_copy.out(Tensor self, int[] split_sizes, int dim=0, *, Tensor(!)[] out) -> ()",
+    lambda self, sizes, dim: self.split_with_sizes(sizes, dim),
+)
+
+
 @composite(out=True)
 def narrow_copy(self: fl.Tensor, dim: int, start: int, length: int) -> fl.Tensor:
     # Unlike narrow, PyTorch reports a dimension that is too large as a RuntimeError here.
