@@ -30,6 +30,7 @@ from flambeau._inductor.plan import Plan
 from flambeau._inductor.printers import OperatorsOnly, Printer, printer_for
 from flambeau._inductor.products import finish_products
 from flambeau._inductor.quantized import compute_with_integers
+from flambeau._inductor.recurrent import transpose_weights
 from flambeau._inductor.schedule import schedule
 from flambeau._inductor.segments import reads_data, with_segments
 from flambeau._inductor.steps import GraphSpec, ProgramSpec
@@ -192,6 +193,8 @@ class GraphCompiler:
             fold_normalizations(trace, frozen_storages(trace, members))
         if config.epilogue_fusion:
             finish_products(trace, frozen_storages(trace, members))
+        if members:
+            transpose_weights(trace, frozen_storages(trace, members))
 
     def _hoisted(self, trace: Trace, printer: Printer) -> list[tuple[RecordedValue, Any]]:
         """Values that are computed from frozen inputs and kept, which the trace no longer computes."""

@@ -75,6 +75,7 @@ TAGS = {
     "matmul": "a product of matrices",
     "convolution": "a convolution, or the gradients of one",
     "attention": "scaled dot product attention, or the gradients of it",
+    "recurrent": "all steps of a recurrent layer, with the weights w_ih and w_hh",
     "unit_grid": "a quantized result lies on a grid from 0 to 1",
     "signed_unit_grid": "a quantized result lies on a grid from -1 to 1",
     "comparison": "compares its arguments",

@@ -58,6 +58,21 @@ def test_weights_are_packed_once(dtype, calls_of):
             fl.testing.assert_close(compiled(x), model(x))
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_weights_of_recurrent_layers_are_transposed_once(kind, calls_of):
+    fl.manual_seed(0)
+    model = kind(12, 20, 2, batch_first=True, bidirectional=True).eval()
+    compiled = fl.compile(model, options=FREEZING)
+    assert calls_of(compiled, fl.randn(1, 7, 12)).count("_rnn_layer") == 4
+    with fl.no_grad():
+        for batch in (1, 3, 8):
+            x = fl.randn(batch, 7, 12)
+            fl.testing.assert_close(compiled(x)[0], model(x)[0])
+        for p in model.parameters():
+            p.mul_(0.5)
+        fl.testing.assert_close(compiled(x)[0], model(x)[0])
+
+
 @pytest.mark.host  # packing is of the CPU's products
 def test_geometries_share_what_is_packed(calls_of):
     model = mlp()

@@ -85,6 +85,13 @@ Tensor as_run(const Tensor& t, DType dtype) {
   return t.defined() ? contiguous(to_dtype(t, dtype)) : t;
 }
 
+// A matrix with its columns one after the other, as products with rows read it; one that lies so is not
+// copied.
+Tensor transposed(const Tensor& t, DType dtype) {
+  const Tensor x = to_dtype(t, dtype);
+  return contiguous(alias(x, {x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, x.offset()));
+}
+
 template <class T>
 const T* pointer(const Tensor& t) {
   return t.defined() ? t.data<T>() : nullptr;
@@ -116,17 +123,6 @@ struct Product {
   }
 };
 
-template <class T>
-std::vector<T> transposed(const T* x, int64_t rows, int64_t columns) {
-  std::vector<T> out(rows * columns);
-  constexpr int64_t block = 16;
-  for (int64_t i0 = 0; i0 < rows; i0 += block)
-    for (int64_t j0 = 0; j0 < columns; j0 += block)
-      for (int64_t i = i0; i < std::min(rows, i0 + block); ++i)
-        for (int64_t j = j0; j < std::min(columns, j0 + block); ++j) out[j * rows + i] = x[i * columns + j];
-  return out;
-}
-
 // Calls f(begin, end) on shares of the batch; on all of it when a share would be too small to multiply well.
 template <class F>
 void over_batch(const Steps& s, int64_t work, const F& f) {
@@ -137,9 +133,11 @@ void over_batch(const Steps& s, int64_t work, const F& f) {
 
 // ---------------------------------------------------------------- forward
 
+// w_ih and w_hh are transposed: rows of w_ih are ih_row elements apart, columns ih_column.
 template <class T>
-void run_forward(const Steps& s, Mode mode, Sizes z, const T* x, const T* w_ih, const T* w_hh, const T* b_ih,
-                 const T* b_hh, const T* w_hr, T* h, T* c, T* output, T* gates, T* saved) {
+void run_forward(const Steps& s, Mode mode, Sizes z, const T* x, const T* w_ih, int64_t ih_row,
+                 int64_t ih_column, const T* w_hh, const T* b_ih, const T* b_hh, const T* w_hr, T* h, T* c,
+                 T* output, T* gates, T* saved) {
   const RecurrentRows<T>& rows = recurrent_rows<T>();
   const int64_t n = z.hidden;
   std::vector<T> bias;
@@ -150,10 +148,9 @@ void run_forward(const Steps& s, Mode mode, Sizes z, const T* x, const T* w_ih, 
   }
   Product<T>(s.rows, z.gates, z.input)
       .a(x, z.input)
-      .b(w_ih, 1, z.input)
+      .b(w_ih, ih_row, ih_column)
       .bias(b_ih ? bias.data() : nullptr)
       .into(gates, z.gates);
-  const std::vector<T> w = transposed(w_hh, z.gates, z.state);
   over_batch(s, z.gates * z.state, [&](int64_t begin, int64_t end) {
     std::vector<T> scratch;
     if (mode == Mode::Gru) scratch.resize((end - begin) * z.gates);
@@ -164,7 +161,7 @@ void run_forward(const Steps& s, Mode mode, Sizes z, const T* x, const T* w_ih, 
       const int64_t first = s.first[t] + begin * s.apart;
       T* g = gates + first * z.gates;
       Product<T> recurrent(count, z.gates, z.state);
-      recurrent.a(h + begin * z.state, z.state).b(w.data(), z.gates);
+      recurrent.a(h + begin * z.state, z.state).b(w_hh, z.gates);
       if (mode == Mode::Gru)
         recurrent.bias(b_hh).into(scratch.data(), z.gates);
       else
@@ -266,18 +263,26 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer(const Tensor& input
   Tensor saved = keeps ? row_tensor(s, z.hidden, wide) : empty({0}, wide);
   Tensor output = row_tensor(s, z.state, wide);
   Tensor h = fresh_state(hx, compute), c = cx.defined() ? fresh_state(cx, compute) : empty({0}, wide);
-  const Tensor x = in_row_order(input, s, compute), wi = as_run(w_ih, compute), wh = as_run(w_hh, compute),
-               bi = as_run(b_ih, compute), bh = as_run(b_hh, compute), wr = as_run(w_hr, compute);
-  if (input.device().type == DeviceType::CUDA)
+  const bool elsewhere = input.device().type == DeviceType::CUDA;
+  // Weights of the input may lie either way; where they lie transposed, as frozen ones do, packing is
+  // quicker.
+  const bool columns = !elsewhere && w_ih.stride(0) == 1 && w_ih.stride(1) == z.gates;
+  const Tensor x = in_row_order(input, s, compute),
+               wi = columns ? to_dtype(w_ih, compute) : as_run(w_ih, compute),
+               wh = elsewhere ? as_run(w_hh, compute) : transposed(w_hh, compute), bi = as_run(b_ih, compute),
+               bh = as_run(b_hh, compute), wr = as_run(w_hr, compute);
+  if (elsewhere)
     forward_elsewhere({s, mode, z, x, wi, wh, bi, bh, wr, output, gates, saved, size_of(dtype) == 2}, h, c);
   else if (compute == DType::Double)
-    run_forward<double>(s, mode, z, x.data<double>(), wi.data<double>(), wh.data<double>(),
-                        pointer<double>(bi), pointer<double>(bh), pointer<double>(wr), h.data<double>(),
-                        c.data<double>(), output.data<double>(), gates.data<double>(), saved.data<double>());
+    run_forward<double>(s, mode, z, x.data<double>(), wi.data<double>(), wi.stride(1), wi.stride(0),
+                        wh.data<double>(), pointer<double>(bi), pointer<double>(bh), pointer<double>(wr),
+                        h.data<double>(), c.data<double>(), output.data<double>(), gates.data<double>(),
+                        saved.data<double>());
   else
-    run_forward<float>(s, mode, z, x.data<float>(), wi.data<float>(), wh.data<float>(), pointer<float>(bi),
-                       pointer<float>(bh), pointer<float>(wr), h.data<float>(), c.data<float>(),
-                       output.data<float>(), gates.data<float>(), saved.data<float>());
+    run_forward<float>(s, mode, z, x.data<float>(), wi.data<float>(), wi.stride(1), wi.stride(0),
+                       wh.data<float>(), pointer<float>(bi), pointer<float>(bh), pointer<float>(wr),
+                       h.data<float>(), c.data<float>(), output.data<float>(), gates.data<float>(),
+                       saved.data<float>());
   return {to_dtype(output, dtype), to_dtype(h, dtype), to_dtype(c, dtype), to_dtype(gates, dtype),
           to_dtype(saved, dtype)};
 }

@@ -449,6 +449,7 @@ def pad_packed_sequence(
 # ---------------------------------------------------------------- what passes know of these operators
 
 tag("meta_layout", "_rnn_layer _rnn_layer_backward")
+tag("recurrent", "_rnn_layer")
 tag("mixed_devices", "_pad_packed_sequence")
 autocast("first", "gru", on="cpu")
 autocast("lower", "lstm rnn_relu rnn_tanh")
