@@ -1,6 +1,14 @@
 #include "lazy/graph.h"
 
+#include <cstring>
+
+#include "dispatch/builtin.h"
+
 namespace fl::lazy {
+
+bool has_tag(const Operator& op, const char* tag) {
+  return op.record && std::strstr(op.record->tags, tag) != nullptr;
+}
 
 std::vector<int> Graph::outputs() const {
   std::vector<int> wanted;

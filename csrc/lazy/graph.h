@@ -82,6 +82,9 @@ struct Graph {
   std::vector<int> outputs() const;
 };
 
+// Whether the record of an operator has a tag, or is of that kind.
+bool has_tag(const Operator& op, const char* tag);
+
 // The window on memory of a device.
 Tensor window_on(const Ref<Storage>& storage, Device device, DType dtype, IntSpan sizes, IntSpan strides,
                  int64_t offset);

@@ -37,53 +37,6 @@ Tensor twin_of(const Tensor& t) {
   return window_on(storage, nowhere, t.dtype(), t.sizes(), t.strides(), t.offset());
 }
 
-uint64_t bits_of(const Value& v) {
-  if (v.tag() == Value::Tag::Float) {
-    const double d = v.to_float();
-    uint64_t bits;
-    std::memcpy(&bits, &d, sizeof bits);
-    return bits;
-  }
-  if (v.tag() == Value::Tag::Complex) {
-    const complex128 c = v.to_scalar().to<complex128>();
-    return std::hash<double>()(c.real()) * 31 + std::hash<double>()(c.imag());
-  }
-  return static_cast<uint64_t>(v.to_int());
-}
-
-void add_value(Hash& hash, const Value& v) {
-  hash.add(static_cast<uint64_t>(v.tag()));
-  switch (v.tag()) {
-    case Value::Tag::Bool:
-    case Value::Tag::Int:
-    case Value::Tag::Float:
-    case Value::Tag::Complex:
-      return hash.add(bits_of(v));
-    case Value::Tag::DType:
-      return hash.add(static_cast<uint64_t>(v.to_dtype()));
-    case Value::Tag::MemoryFormat:
-      return hash.add(static_cast<uint64_t>(v.to_memory_format()));
-    case Value::Tag::Layout:
-      return hash.add(static_cast<uint64_t>(v.to_layout()));
-    case Value::Tag::IntList:
-      return hash.add(v.ints());
-    case Value::Tag::FloatList:
-      for (size_t i = 0; i < v.length(); ++i) hash.add(bits_of(Value(v.floats()[i])));
-      return;
-    case Value::Tag::BoolList:
-      for (size_t i = 0; i < v.length(); ++i) hash.add(static_cast<uint64_t>(v.bools()[i]));
-      return;
-    case Value::Tag::String:
-      return hash.add(v.string());
-    default:
-      return;
-  }
-}
-
-bool has_tag(const Operator& op, const char* tag) {
-  return op.record && std::strstr(op.record->tags, tag) != nullptr;
-}
-
 // A generator of a recording device, seen from the device below.
 struct GeneratorBelow : Opaque {
   GeneratorBelow(Generator& original, Device base) : original(original), below(base) {
@@ -153,10 +106,11 @@ void Recorder::set_base(Device base) {
 void Recorder::forget_programs() {
   leave_trace();
   programs_.clear();
+  constants_.clear();
   traces_.clear();
 }
 
-const Recorder::Known& Recorder::known(const Operator& op) {
+Recorder::Known& Recorder::known(const Operator& op) {
   const auto at = known_.find(&op);
   if (at != known_.end()) return at->second;
   Known k;
@@ -174,8 +128,13 @@ const Recorder::Known& Recorder::known(const Operator& op) {
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
     k.mutates |= op.schema.args[i].mutated;
     const ArgType type = op.schema.args[i].type;
-    const bool scalar = type == ArgType::Scalar || type == ArgType::TensorOrScalar || type == ArgType::Tensor;
-    if ((k.update && type == ArgType::Float) || (scalar && has_tag(op, "scales"))) k.parametric |= 1u << i;
+    const bool operand = type == ArgType::TensorOrScalar || type == ArgType::Tensor;
+    const bool number = type == ArgType::Scalar || type == ArgType::Float;
+    if (operand) k.operands |= 1u << i;
+    if ((k.update && type == ArgType::Float) ||
+        ((operand || type == ArgType::Scalar) && has_tag(op, "scales")))
+      k.parametric |= 1u << i;
+    if ((operand || number) && (has_tag(op, "pointwise") || has_tag(op, "fill"))) k.candidates |= 1u << i;
   }
   return known_.emplace(&op, k).first->second;
 }
@@ -252,13 +211,13 @@ void Recorder::enter(const Operator& op, const Known& known, const Value* args, 
     const Value& v = args[i];
     const bool wrapped = v.is_tensor() && v.tensor_impl()->wrapped_number;
     const bool number = wrapped || v.is_number();
-    if (number && known.parametric >> i & 1) {
+    if (number) {
       Scalar scalar;
-      if (is_parameter(v, scalar)) {
+      if (is_parameter(known, i, v, scalar)) {
         call.parameters.emplace_back(static_cast<int>(i), static_cast<int>(graph_.parameters.size()));
         call.values[i] = Value(scalar);
         graph_.parameters.push_back(scalar);
-        hash.add(0x70u);
+        hash.add(scalar.is_integral() ? 0x73u : 0x70u);
         continue;
       }
     }
@@ -654,7 +613,10 @@ Ref<Executable> Recorder::program_of(const Graph& graph, const std::vector<int>&
     return known->second;
   }
   Ref<Executable> program;
-  if (graph.calls.size() > 1 || !interprets_single_calls) program = compile(graph, outputs, inputs, why);
+  if (graph.calls.size() > 1 || !interprets_single_calls) {
+    note_changes(graph, outputs);
+    program = compile(graph, outputs, inputs, why);
+  }
   if (!program) program = Ref<Executable>(new Interpreter(graph, outputs, base_));
   programs_.emplace(graph.hash.value(), program);
   return program;

@@ -39,7 +39,8 @@ struct Metrics {
 
 class Recorder {
  public:
-  // Makes a program of a graph; null where the graph has to run call by call.
+  // Makes a program of a graph; null where the graph has to run call by call. Numbers that it cannot take
+  // as parameters are given back to `keep_constant` before.
   using Compile = std::function<Ref<Executable>(const Graph& graph, const std::vector<int>& outputs,
                                                 const std::vector<Tensor>& inputs, const char* why)>;
 
@@ -70,25 +71,34 @@ class Recorder {
   Device base() const { return base_; }
   void set_base(Device base);
   void forget_programs();
+  // The numbers among the graph's parameters that were none at first are constants from now on.
+  void keep_constant(const Graph& graph);
 
  private:
   enum class Kind : uint8_t { Record, Host, Copy, ToCopy };
+  // Bit i of a mask says something of argument i.
   struct Known {
     Kind kind = Kind::Record;
-    uint32_t parametric = 0;  // bit i: argument i is a number that may change from run to run
+    uint32_t parametric = 0;  // if it is a number, that is a parameter of programs
+    uint32_t integers = 0;    // and so it is if it is an integer
+    uint32_t candidates = 0;  // a number that becomes a parameter once it has changed from run to run
+    uint32_t operands = 0;    // it may be a tensor as well
     bool update = false, mutates = false;
   };
   struct PairHash {
     size_t operator()(const std::pair<uint64_t, uint64_t>& p) const { return p.first; }
   };
 
-  const Known& known(const Operator& op);
+  Known& known(const Operator& op);
   bool is_here(const Tensor& t) const { return t.device().type == type_; }
   Recorded& state(const Tensor& t);
   void check_value(const Tensor& t);
   int slot_of(const Tensor& t);
   int host_slot(const Tensor& t);
   Window window_of(const Tensor& t);
+  // Numbers (numbers.cpp).
+  static bool is_parameter(const Known& known, size_t argument, const Value& v, Scalar& number);
+  void note_changes(const Graph& graph, const std::vector<int>& outputs);
   std::unique_lock<std::recursive_mutex> lock();
   bool is_window(const Operator& op, const Value* args, const std::vector<Tensor>& twins,
                  const Value* results) const;
@@ -135,6 +145,8 @@ class Recorder {
   Graph graph_;
   std::unordered_map<const Operator*, Known> known_;
   std::unordered_map<std::pair<uint64_t, uint64_t>, Ref<Executable>, PairHash> programs_;
+  // Constants of the last graph that had to be compiled, by all else that such a graph is.
+  std::unordered_map<std::pair<uint64_t, uint64_t>, std::vector<Scalar>, PairHash> constants_;
 
   std::vector<Ref<Trace>> traces_;  // the latest used first
   Ref<Trace> trace_;                // the one that is followed, whose calls are not in the graph

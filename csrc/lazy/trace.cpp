@@ -15,10 +15,6 @@ bool same_bits(double a, double b) {
   return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
-bool is_wrapped(const Value& v) {
-  return v.is_tensor() && v.tensor_impl()->wrapped_number;
-}
-
 Tensor argument(const Value* args, int position, int element) {
   return element < 0 ? args[position].tensor() : args[position].tensors()[element];
 }
@@ -58,12 +54,6 @@ bool same_value(const Value& a, const Value& b) {
     default:
       return false;
   }
-}
-
-bool is_parameter(const Value& v, Scalar& number) {
-  if (!is_wrapped(v) && !v.is_number()) return false;
-  number = v.is_tensor() ? item(v.tensor()) : v.to_scalar();
-  return !number.is_integral() && !number.is_complex();
 }
 
 void Trace::enter_calls(Graph& graph, size_t count, const std::vector<int>& lines) const {
@@ -109,11 +99,12 @@ bool Recorder::fits(const Trace& trace, const TracedCall& expected, const Known&
   for (size_t i = 0; i < call.values.size(); ++i) {
     const Value& v = args[i];
     Scalar number;
-    const bool varies = (known.parametric >> i & 1) && is_parameter(v, number);
+    const bool varies = is_parameter(known, i, v, number);
     const bool varied =
         parameter < call.parameters.size() && call.parameters[parameter].first == static_cast<int>(i);
     if (varies != varied) return false;
     if (varies) {
+      if (number.is_integral() != call.values[i].to_scalar().is_integral()) return false;
       ++parameter;
     } else if (is_wrapped(v)) {
       if (!same_value(call.values[i], Value(item(v.tensor())))) return false;
@@ -175,11 +166,8 @@ const TracedCall* Recorder::expected_call(const Operator& op, const Known& known
 // What is of this run only: numbers, and values in the host's memory.
 void Recorder::take_values(const TracedCall& expected, const Value* args) {
   const Call& call = expected.call;
-  for (const auto& [position, place] : call.parameters) {
-    Scalar number;
-    is_parameter(args[position], number);
-    graph_.parameters.push_back(number);
-  }
+  for (const auto& [position, place] : call.parameters)
+    graph_.parameters.push_back(number_of(args[position]));
   for (const TensorArgument& t : call.tensors) {
     if (t.window.storage < 0) continue;
     Slot& slot = graph_.slots[t.window.storage];

@@ -48,7 +48,14 @@ struct Trace : Counted {
 
 // Whether values that are no tensors are the same, floating-point numbers bit by bit.
 bool same_value(const Value& a, const Value& b);
-// The number that may be a parameter of a program, or none: what changes neither types nor integers.
-bool is_parameter(const Value& v, Scalar& number);
+// Whether a value is a Python number that stands where a tensor may.
+inline bool is_wrapped(const Value& v) {
+  return v.is_tensor() && v.tensor_impl()->wrapped_number;
+}
+inline Scalar number_of(const Value& v) {
+  return v.is_tensor() ? item(v.tensor()) : v.to_scalar();
+}
+// Adds a value that is no tensor to a hash.
+void add_value(Hash& hash, const Value& v);
 
 }  // namespace fl::lazy

@@ -24,7 +24,7 @@ void write_scalar(const Tensor& t, double value) {
   if (t.dtype() == DType::Float && t.is_cpu())
     *t.data<float>() = static_cast<float>(value);
   else
-    copy_into(t, scalar_tensor(Scalar(value), {DType::Double, t.device()}));
+    copy_into(t, scalar_tensor(Scalar(value), {DType::Double, Device{}}));
 }
 
 // A tensor that does not lie as the others do, its contiguous copy, and whether it must be written back.

@@ -195,7 +195,8 @@ Recorder& recorder_named(const char* name) {
 
 PyObject* make_recorder(PyObject*, PyObject* args) {
   // _lazy_recorder(name, base, compile, single): calls on the device are recorded from now on. `compile` may
-  // answer None, then a graph runs call by call, as one of a single call does where `single` is true.
+  // answer None, then a graph runs call by call, as one of a single call does where `single` is true; False
+  // says that the graph's numbers should have been constants.
   const char* name;
   PyObject *base, *compile;
   int single;
@@ -217,7 +218,8 @@ PyObject* make_recorder(PyObject*, PyObject* args) {
       Object described = own(graph_object(graph, outputs, recorder.base())),
              input_list = own(tensors_object(inputs));
       Object program = own(PyObject_CallFunction(function, "OOs", described.get(), input_list.get(), why));
-      if (program.get() == Py_None) return Ref<lazy::Executable>();
+      if (program.get() == Py_False) recorder.keep_constant(graph);
+      if (program.get() == Py_None || program.get() == Py_False) return Ref<lazy::Executable>();
       if (auto* native = compiled_graph_of(program.get()))
         return Ref<lazy::Executable>(new NativeProgram(native));
       return Ref<lazy::Executable>(new PythonProgram(program.get()));

@@ -394,6 +394,37 @@ def check_training(kit: Kit, result: Result, compiled: bool = False) -> None:
     assert all(abs(g - w) < 1e-3 for g, w in zip(got, want)), f"losses {got}, not {want}"
 
 
+def check_optimizers(kit: Kit, result: Result) -> None:
+    """Every optimizer, with its state where each of its options has it."""
+    import inspect
+
+    import flambeau as fl
+
+    def trained(make: Any, options: dict[str, bool], device: str) -> Any:
+        weight = fl.nn.Parameter((fl.arange(12.0).reshape(4, 3) / 6 - 1).to(device))
+        optimizer = make([weight], **options)
+
+        def closure() -> Any:
+            optimizer.zero_grad()
+            loss = weight.square().sum()
+            loss.backward()
+            return loss
+
+        for _ in range(2):
+            optimizer.step(closure)
+        return weight.detach().cpu()
+
+    for name, make in sorted(vars(fl.optim).items()):
+        if not inspect.isclass(make) or not issubclass(make, fl.optim.Optimizer) or name in ("Optimizer", "SparseAdam"):
+            continue
+        accepted = inspect.signature(make).parameters
+        for options in ({}, *({option: True} for option in ("fused", "capturable", "amsgrad") if option in accepted)):
+            got, want = trained(make, options, kit.name), trained(make, options, "cpu")
+            fl.testing.assert_close(
+                got, want, rtol=1e-2, atol=1e-3, msg=f"{name} {options}: {got.tolist()}, not {want.tolist()}"
+            )
+
+
 def check_launches(kit: Kit, result: Result) -> None:
     """What the host pays for an operator on one element."""
     import flambeau as fl
@@ -410,6 +441,7 @@ def check_launches(kit: Kit, result: Result) -> None:
 WHOLE: dict[str, Callable[[Kit, Result], None]] = {
     "views": check_views, "factories": check_factories, "random": check_random, "memory": check_memory,
     "save_and_load": check_saving, "streams": check_streams, "training": check_training,
+    "optimizers": check_optimizers,
     "compiled_training": lambda kit, result: check_training(kit, result, True), "launch_overhead": check_launches,
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ HELPERS = {
         "T scaled_bessel_i(T order, T x) { T a = @fabs(x); if (a > 30) return $bessel_sum(order, a, -1) / "
         "((T)2.50662827463100050242 * @sqrt(a)); return @exp(-a) * (order == 0 ? 1 : a / 2) * $bessel_series(order, a); }"
     ),
-    "times_exp": "T times_exp(T value, T x) { T half = @exp(x / 2); return value * half * half; }",
+    "times_exp": "T times_exp(T value, T x) { T root = @exp(x / 2); return value * root * root; }",
     "bessel_k0_small": (
         "T bessel_k0_small(T x) { T z = x * x / 4, term = 1, harmonic = 0, sum = 0; for (int k = 1; k < 30; ++k) { "
         "term *= z / ((T)k * k); harmonic += (T)1 / k; sum += term * harmonic; } "

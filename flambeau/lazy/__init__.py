@@ -115,28 +115,28 @@ def compile(function: Callable[..., Any] | None = None, *, device: str = _NAME, 
 def _kinds(graph: Graph, replay: Replay) -> list[Any]:
     from flambeau._inductor.numbers import Kind
 
-    updates = replay.in_updates()
-    numbers = [Kind.UPDATE if i in updates else Kind.OPERAND for i in range(graph.parameters)]
-    return [Kind.TENSOR] * len(graph.inputs) + numbers
+    uses = replay.uses()
+    return [Kind.TENSOR] * len(graph.inputs) + [Kind[uses[i].name] for i in range(graph.parameters)]
 
 
 def _program(graph: Graph, inputs: list[Any], reason: str) -> Any:
-    """A native program for a graph, or None where it has to run call by call."""
+    """A native program for a graph; None where it has to run call by call, False where its numbers are the reason."""
     from flambeau._inductor.failures import Origin
     from flambeau._inductor.numbers import ScalarGraphCompiler, _Refused
 
     started = time.perf_counter()
     replay = Replay(graph)
-    native = None
+    native: Any = None
     try:
         native = ScalarGraphCompiler(replay, True, _kinds(graph, replay), None, Origin()).graph_for(inputs)
     except _Refused:  # a number takes part in what cannot read it from memory
         metrics.count("NotFused")
+        native = False
     seconds = time.perf_counter() - started
     line = graph.calls[0].where
-    _compilations.append(Compilation(line, reason, len(graph.calls), seconds, native is not None))
+    _compilations.append(Compilation(line, reason, len(graph.calls), seconds, bool(native)))
     metrics.add("CompileTime", seconds)
-    metrics.count("Kernels", len(graph.calls) if native is None else 1)
+    metrics.count("Kernels", 1 if native else len(graph.calls))
     return native
 
 

@@ -6,6 +6,7 @@ order, then the parameters: Python numbers that may be others in the next run.
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,7 +14,11 @@ from typing import Any, NamedTuple
 import flambeau as fl
 from flambeau.lazy.errors import place
 
-__all__ = ["Call", "Graph", "Parameter", "Replay", "Window"]
+__all__ = ["Call", "Graph", "NotParametric", "Parameter", "Replay", "Use", "Window"]
+
+
+class NotParametric(Exception):
+    """A number that can be no parameter of a program; the argument's name is the message."""
 
 
 class Window(NamedTuple):
@@ -65,6 +70,20 @@ def _is_update(op: Any) -> bool:
     return record is not None and record.kind == "update"
 
 
+class Use(enum.Enum):
+    """What a parameter is in the one call that it belongs to."""
+
+    UPDATE = enum.auto()  # a number of an optimizer's step
+    OPERAND = enum.auto()  # may be a tensor
+    ARGUMENT = enum.auto()  # a number by the schema of a pointwise operator
+
+
+def _use(call: Call, position: int) -> Use:
+    formal = call.op._schema.arguments[position].name
+    is_operand = _operands(call.op)[position] or _factored(call.op, formal) is not None or formal == _filling(call.op)
+    return Use.OPERAND if is_operand else Use.ARGUMENT
+
+
 class Replay:
     """A graph as a function of its inputs: runs the calls on whatever tensors it is given."""
 
@@ -72,13 +91,13 @@ class Replay:
         self.graph = graph
         self.updates = [_is_update(call.op) for call in graph.calls]
 
-    def in_updates(self) -> set[int]:
-        """Parameters that are numbers of optimizer steps."""
+    def uses(self) -> dict[int, Use]:
+        """What the parameters are, by their places."""
         return {
-            a.place
+            a.place: Use.UPDATE if update else _use(call, i)
             for call, update in zip(self.graph.calls, self.updates)
-            for a in call.arguments
-            if update and isinstance(a, Parameter)
+            for i, a in enumerate(call.arguments)
+            if isinstance(a, Parameter)
         }
 
     def __call__(self, *inputs: Any) -> list[Any]:
@@ -118,14 +137,24 @@ class Replay:
             tensors[window.slot] = _laid_out(tensor, window)
 
 
-@functools.cache
-def _formals(op: Any) -> list[bool]:
-    """Of each argument: whether it is a tensor, so that a number has to be one that promotes like a number."""
+def _types(op: Any) -> list[str]:
+    """Types of the arguments. Those of a record say where a number may stand in place of a tensor."""
     from flambeau.ops.record import find
 
     record = find(op._full_name)
-    formals = op._schema.arguments if record is None else record.schema.args
-    return [str(a.type) == "Tensor" for a in formals]
+    return [str(a.type) for a in (op._schema.arguments if record is None else record.schema.args)]
+
+
+@functools.cache
+def _formals(op: Any) -> list[bool]:
+    """Of each argument: whether it is a tensor, so that a number has to be one that promotes like a number."""
+    return [t == "Tensor" for t in _types(op)]
+
+
+@functools.cache
+def _operands(op: Any) -> list[bool]:
+    """Of each argument: whether it may be a tensor."""
+    return [t.startswith("Tensor") and "[" not in t for t in _types(op)]
 
 
 def _operand(is_tensor: bool, value: Any) -> Any:
@@ -144,21 +173,67 @@ def _split(op: Any, values: list[Any]) -> tuple[list[Any], dict[str, Any]]:
     return values[:count], {a.name: v for a, v in zip(formals[count:], values[count:])}
 
 
-# What a factor among the arguments of an operator multiplies.
-_FACTORS = {"alpha": "other", "value": "tensor1"}
+@functools.cache
+def _factored(op: Any, factor: str) -> str | None:
+    """The operand that a number multiplies, if a pointwise operator does nothing else with either of them."""
+    from flambeau.ops.expr import Expr, arg
+    from flambeau.ops.record import find
+
+    record = find(op._full_name)
+    if record is None or record.kind != "pointwise" or "" not in record.details["table"]:
+        return None
+    uses: dict[str, int] = {}
+    products: list[str] = []  # operands of a product with the number
+
+    def walk(e: Any) -> None:
+        if not isinstance(e, Expr):
+            return
+        if e.op == "arg":
+            uses[str(e.args[0])] = uses.get(str(e.args[0]), 0) + 1
+            return
+        inner = [x.args[0] if isinstance(x, Expr) and x.op == "neg" else x for x in e.args]
+        names = [str(x.args[0]) for x in inner if isinstance(x, Expr) and x.op == "arg"]
+        if e.op == "mul" and len(names) == 2 and factor in names:
+            products.extend(name for name in names if name != factor)
+        for x in e.args:
+            walk(x)
+
+    walk(record.details["table"][""](*(arg(a.name) for a in record.schema.args)))
+    tensors = [a.name for a, is_operand in zip(record.schema.args, _operands(op)) if is_operand]
+    return next((name for name in products if name in tensors and uses[name] == uses[factor] == 1), None)
+
+
+@functools.cache
+def _filling(op: Any) -> str | None:
+    """The argument that says with what an operator fills its result."""
+    from flambeau.ops.record import find
+
+    record = find(op._full_name)
+    return record.fill if record is not None and isinstance(record.fill, str) else None
 
 
 def _with_parameters(call: Call, read: Any) -> Any:
     """A call with numbers that are tensors now: operands stand as they are, factors are multiplied by before."""
     formals = call.op._schema.arguments
     values = {a.name: read(v) for a, v in zip(formals, call.arguments)}
-    for factor, factored in _FACTORS.items():
-        if isinstance(values.get(factor), fl.Tensor):
-            values[factored] = values[factored] * values.pop(factor)
     tensors = dict(zip((a.name for a in formals), _formals(call.op)))
+    filling = None
+    for name, is_operand in zip([a.name for a in formals], _operands(call.op)):
+        value = values[name]
+        if not isinstance(value, fl.Tensor):
+            continue
+        if name == _filling(call.op):
+            filling, values[name] = value, 0.0
+        elif is_operand:
+            continue
+        elif factored := _factored(call.op, name):
+            values[factored], values[name] = values[factored] * value, 1
+        else:
+            raise NotParametric(name)
     values = {name: _operand(tensors[name], value) for name, value in values.items()}
     positional = [values.pop(a.name) for a in formals if not a.kwarg_only]
-    return call.op(*positional, **values)
+    result = call.op(*positional, **values)
+    return result if filling is None else result.copy_(filling)
 
 
 def _laid_out(tensor: Any, root: Window) -> Any:

@@ -111,5 +111,6 @@ def gradients(record: Any) -> list[Gradient | None] | None:
         derived = Record(
             schema, "pointwise", function=False, method=False, module="_ops", where=record.where, details=details
         )
+        derived.tags = tuple(tag for tag in record.tags if tag == "scales")
         by_operand.append(Gradient("kernel", derived, tuple(sources)))
     return by_operand

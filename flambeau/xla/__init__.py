@@ -20,7 +20,7 @@ from typing import Any
 import flambeau as fl
 from flambeau import _C
 from flambeau.lazy import Replay, make, metrics
-from flambeau.lazy.graph import Graph
+from flambeau.lazy.graph import Graph, NotParametric
 from flambeau.xla import engine
 
 __all__ = [
@@ -108,18 +108,21 @@ def load(path: str, options: Mapping[str, Any] | None = None) -> Any:
 
 
 def _program(graph: Graph, inputs: list[Any], reason: str) -> Any:
-    """A graph as a program of XLA; call by call on the CPU where it has an operator without StableHLO."""
+    """A graph as a program of XLA; call by call on the CPU where it has an operator without StableHLO, or a
+    number that should have been a constant."""
     from flambeau.xla.printer import NotPrintable, print_graph
 
     started = time.perf_counter()
     replay = Replay(graph)
+    program: Any = None
     try:
         printed = print_graph(replay, inputs)
-        program: Any = engine.load(printed)
+        program = engine.load(printed)
+    except NotParametric:
+        program = False
     except NotPrintable as why:
         metrics.count(f"aten::{why}")
         metrics.count("HostGraphs")
-        program = None
     metrics.add("CompileTime", time.perf_counter() - started)
     return program
 

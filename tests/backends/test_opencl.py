@@ -144,3 +144,9 @@ def test_freed_blocks_are_used_again_and_given_back():
     assert fl.empty(1000, device="opencl").data_ptr() == address
     fl.opencl.empty_cache()
     assert fl.ones(1000, device="opencl").sum().item() == 1000
+
+
+def test_bessel_functions():
+    x = fl.linspace(-4, 4, 9)
+    for function in (fl.special.i0, fl.special.i1, fl.special.modified_bessel_i0):
+        fl.testing.assert_close(function(x.to("opencl")).cpu(), function(x), rtol=1e-4, atol=1e-5)
