@@ -29,16 +29,18 @@ def transpose_weights(trace: Trace, frozen: Set[int]) -> None:
                 if weight.storage not in frozen:
                     continue
                 if weight not in transposed:
-                    calls.append(_transpose(trace, weight))
-                    transposed[weight] = trace.value(calls[-1].results[0].tensor.detach().t())
+                    copy, transposed[weight] = _transposed(trace, weight)
+                    calls.append(copy)
                 arguments[name] = transposed[weight]
             call = RecordedCall(call.op, tuple(arguments.values()), {}, call.results, call.writes)
         calls.append(call)
     trace.calls = calls
 
 
-def _transpose(trace: Trace, weight: RecordedValue) -> RecordedCall:
+def _transposed(trace: Trace, weight: RecordedValue) -> tuple[RecordedCall, RecordedValue]:
+    """A call that copies a weight, and the weight as it lies in the copy."""
     columns = weight.tensor.detach().t()
     form = {"memory_format": fl.contiguous_format}
     result = trace.value(columns.clone(**form))
-    return RecordedCall(fl.ops.aten.clone.default, (trace.value(columns),), form, [result], [])
+    copy = RecordedCall(fl.ops.aten.clone.default, (trace.value(columns),), form, [result], [])
+    return copy, trace.value(result.tensor.detach().t())
