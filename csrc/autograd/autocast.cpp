@@ -5,6 +5,7 @@
 
 #include "autograd/node.h"
 #include "core/error.h"
+#include "dispatch/builtin.h"
 #include "dispatch/kernel.h"
 
 namespace fl::autocast {
@@ -166,6 +167,14 @@ void set_rule(Operator& op, DeviceType device, Rule rule) {
       present.fn == autocast_kernel ? static_cast<Rules*>(present.context) : new Rules;  // for ever
   rules->by_device[device_slot(device)] = rule;
   if (present.fn != autocast_kernel) op.set_kernel(Key::Autocast, Kernel{autocast_kernel, rules});
+}
+
+void install_rules(DeviceType device) {
+  for (int i = 0; i < builtin_operator_count; ++i) {
+    const BuiltinOperator& row = builtin_operators[i];
+    const auto rule = static_cast<Rule>(device == DeviceType::CPU ? row.on_cpu : row.on_accelerator);
+    if (rule != Rule::None) set_rule(builtin_operator(i), device, rule);
+  }
 }
 
 }  // namespace fl::autocast

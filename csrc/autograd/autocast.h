@@ -37,5 +37,8 @@ uint64_t signature();
 
 // Gives an operator a rule on one type of device.
 void set_rule(Operator& op, DeviceType device, Rule rule);
+// The rules of the records, for operators that make new tensors. Devices from outside follow those of
+// accelerators.
+void install_rules(DeviceType device);
 
 }  // namespace fl::autocast

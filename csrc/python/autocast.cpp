@@ -71,16 +71,9 @@ PyObject* clear_cache(PyObject*, PyObject*) {
 }
 
 PyObject* install_rules(PyObject*, PyObject* device) {
-  // _install_autocast_rules(device): the rules of the records, for operators that make new tensors. Devices
-  // from outside follow those of accelerators.
+  // _install_autocast_rules(device)
   return guarded([&] {
-    const DeviceType type = type_from(device);
-    for (int i = 0; i < builtin_operator_count; ++i) {
-      const BuiltinOperator& row = builtin_operators[i];
-      const auto rule =
-          static_cast<autocast::Rule>(type == DeviceType::CPU ? row.on_cpu : row.on_accelerator);
-      if (rule != autocast::Rule::None) autocast::set_rule(builtin_operator(i), type, rule);
-    }
+    autocast::install_rules(type_from(device));
     return Py_NewRef(Py_None);
   });
 }

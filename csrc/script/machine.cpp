@@ -3,9 +3,14 @@
 #include <cstdint>
 #include <future>
 #include <iostream>
+#include <memory>
+#include <mutex>
 #include <thread>
 
+#include "autograd/autocast.h"
+#include "core/device.h"
 #include "definitions/operations.h"
+#include "runtime/dlpack.h"
 #include "script/program.h"
 
 namespace fl::script {
@@ -16,9 +21,50 @@ constexpr int kMostThreads = 32;       // forks beyond these run at once, in the
 
 std::atomic<int> live_threads{0};
 
-// A value that another thread computes.
+// A value that another thread computes, or that is computed when it is waited for.
 struct Future final : Opaque {
   std::shared_future<Object> value;
+};
+
+// Mixed precision as an `autocast` of the program says, while it lives.
+class MixedPrecision {
+ public:
+  // Null for other managers.
+  static std::unique_ptr<MixedPrecision> of(const Object& manager) {
+    const auto* instance = as<Instance>(manager);
+    const std::string_view name = instance ? std::string_view(instance->type.name) : std::string_view();
+    constexpr std::string_view kEnd = ".autocast_mode.autocast";
+    if (name.rfind("__torch__.torch.", 0) != 0 || name.size() < kEnd.size() ||
+        name.substr(name.size() - kEnd.size()) != kEnd)
+      return nullptr;
+    const Object device = get_attribute(manager, "device"), dtype = get_attribute(manager, "fast_dtype");
+    FL_CHECK(device.is(Type::String) && dtype.is(Type::Int),
+             "[jit] expected a device and a dtype of autocast");
+    return std::make_unique<MixedPrecision>(parse_device(device.text()).type,
+                                            runtime::dtype_of(static_cast<fl_dtype>(dtype.integer)),
+                                            definitions::truth(get_attribute(manager, "_enabled")));
+  }
+
+  MixedPrecision(DeviceType device, DType dtype, bool on)
+      : device_(device), enabled_(autocast::enabled(device)), dtype_(autocast::lower_dtype(device)) {
+    static std::once_flag installed[kDeviceSlots];
+    std::call_once(installed[device_slot(device)], autocast::install_rules, device);
+    autocast::set_enabled(device, on);
+    autocast::set_lower_dtype(device, dtype);
+    autocast::increment_nesting();
+  }
+  ~MixedPrecision() {
+    if (autocast::decrement_nesting() == 0) autocast::clear_cache();
+    autocast::set_enabled(device_, enabled_);
+    autocast::set_lower_dtype(device_, dtype_);
+  }
+  MixedPrecision(const MixedPrecision&) = delete;
+  MixedPrecision& operator=(const MixedPrecision&) = delete;
+
+ private:
+  const DeviceType device_;
+  const bool enabled_;
+  const DType dtype_;
 };
 
 // Where the first call of a thread began.
@@ -131,8 +177,9 @@ class Frame {
 
   Flow with(const Tree& t) {
     Objects managers;
+    std::vector<std::unique_ptr<MixedPrecision>> precisions;
     const auto leave = [&] {
-      for (; !managers.empty(); managers.pop_back())
+      for (; !managers.empty(); managers.pop_back(), precisions.pop_back())
         call_method(managers.back(), "__exit__", {Object(), Object(), Object()});
     };
     Flow flow = Flow::Next;
@@ -140,6 +187,7 @@ class Frame {
       for (size_t i = 0; i + 1 < t.children.size(); ++i) {
         Object manager = value(t.children[i]);
         call_method(manager, "__enter__", {});
+        precisions.push_back(MixedPrecision::of(manager));
         managers.push_back(std::move(manager));
       }
       flow = statement(t.children.back());
@@ -230,7 +278,8 @@ class Frame {
       case Op::Construct:
         return named_tuple(*t.type, values(t));
       case Op::Fork:
-        return fork(t);
+      case Op::Awaitable:
+        return begin(t);
       case Op::Print: {
         std::string line;
         for (const Object& part : values(t)) line += (line.empty() ? "" : " ") + to_text(part);
@@ -386,11 +435,12 @@ class Frame {
     return cast ? call_operator(*find_callee("aten", cast), {item}, {}) : item;
   }
 
-  Object fork(const Tree& t) {
+  // A call on another thread, or one that runs when it is waited for.
+  Object begin(const Tree& t) {
     const Object callable = value(t.children[0]);
     Objects positional = arguments(t, 1);
     const auto* f = as<FunctionValue>(callable);
-    FL_CHECK(f != nullptr, "[jit] expected a function to fork, got ", type_name(callable), where(t));
+    FL_CHECK(f != nullptr, "[jit] expected a function to call later, got ", type_name(callable), where(t));
     const auto work = [program = program_, callable, f, positional = std::move(positional),
                        grad = thread_state().grad_mode]() mutable {
       thread_state().grad_mode = grad;
@@ -399,6 +449,10 @@ class Frame {
     };
     auto* future = new Future;
     Object future_object = foreign(future);
+    if (t.op == Op::Awaitable) {
+      future->value = std::async(std::launch::deferred, work).share();
+      return future_object;
+    }
     auto task = std::make_shared<std::packaged_task<Object()>>(work);
     future->value = task->get_future().share();
     if (live_threads.fetch_add(1) >= kMostThreads) {

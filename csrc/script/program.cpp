@@ -122,8 +122,8 @@ class Linker {
       t.text = t.children[2].constant.text();
       t.children.pop_back();
       arguments(t, Op::Attribute);
-    } else if (name == "fork" && count > 0) {
-      arguments(t, Op::Fork);
+    } else if ((name == "fork" || name == "awaitable") && count > 0) {
+      arguments(t, name == "fork" ? Op::Fork : Op::Awaitable);
     } else if (name == "ops.prim.ModuleContainerIndex" && count == 2) {
       arguments(t, Op::Subscript);
     } else if (name == "print") {

@@ -1,4 +1,5 @@
 // Operators of TorchScript that convert values, look at a tensor without computing, or end a program.
+#include "autograd/autocast.h"
 #include "autograd/node.h"
 #include "runtime/dlpack.h"
 #include "script/rows.h"
@@ -200,12 +201,22 @@ const Rows& tensor_rows() {
       {"_unwrap_optional", {unwrap, true}},
       {"unchecked_unwrap_optional", {unwrap, true}},
       {"wait", {[](const Objects& a) { return wait(any(a, 0)); }, true}},
+      {"awaitable_wait", {[](const Objects& a) { return wait(any(a, 0)); }, true}},
+      {"awaitable_nowait", {[](const Objects& a) { return any(a, 0); }, true}},
       {"IfThenElse", {[](const Objects& a) { return integer(a, 0) ? any(a, 1) : any(a, 2); }, true}},
       {"is_grad_enabled", {[](const Objects&) { return Object(thread_state().grad_mode); }, true}},
       {"set_grad_enabled", {set_grad, true}},
       {"is_scripting", {[](const Objects&) { return Object(true); }, true}},
-      {"is_autocast_enabled", {[](const Objects&) { return Object(false); }, true}},
-      {"is_autocast_cpu_enabled", {[](const Objects&) { return Object(false); }, true}},
+      {"is_autocast_enabled",
+       {[](const Objects&) { return Object(autocast::enabled(DeviceType::CUDA)); }, true}},
+      {"is_autocast_cpu_enabled",
+       {[](const Objects&) { return Object(autocast::enabled(DeviceType::CPU)); }, true}},
+      {"get_autocast_dtype",
+       {[](const Objects& a) {
+          const DeviceType device = parse_device(text(a, 0)).type;
+          return Object(int64_t(runtime::number_of(autocast::lower_dtype(device))));
+        },
+        true}},
   };
   return table;
 }

@@ -53,6 +53,7 @@ enum class Op : uint8_t {
   Cast,        // children[1]
   IsInstance,  // children: value, type
   Fork,        // children: function, arguments
+  Awaitable,   // children: function, arguments
   Print,       // children
 };
 

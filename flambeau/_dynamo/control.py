@@ -7,7 +7,6 @@ import enum
 import types
 from typing import Any
 
-import flambeau as fl
 from flambeau._dynamo import attributes, breaks, calls, functions, operations, scalars
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.bytecode import VERSION, Instruction
@@ -41,9 +40,7 @@ def _is_asserted(frame: Frame, condition: Any) -> bool:
     if not isinstance(message, str) or following[1].name not in ("LOAD_CONST", "RAISE_VARARGS"):
         return False
     if type(condition) is TracedTensor and condition.fake.numel() == 1 and scalars.can_read(condition, "item"):
-        if condition.fake.dtype != fl.bool:
-            condition = frame.tracer.builder.call_method("ne", (condition, 0), {})
-        condition = scalars.read(frame.tracer, condition)
+        condition = scalars.read_truth(frame.tracer, condition)
     if type(condition) is not SymBool or condition.hint is not None:
         return False
     return frame.tracer.builder.sizes.assert_in_graph(condition, message)

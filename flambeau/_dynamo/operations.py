@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from flambeau._dynamo import arrays, breaks, mappings, sequences, size_floats
+from flambeau._dynamo import arrays, breaks, mappings, scalars, sequences, size_floats
 from flambeau._dynamo.arrays import TracedArray
 from flambeau._dynamo.breaks import Unsupported, UserError
 from flambeau._dynamo.kinds import CONSTANTS, has_default_equality, lookup_type
@@ -32,12 +32,16 @@ from flambeau._dynamo.values import (
     real_type,
     settled,
 )
+from flambeau.ops.symbolic.shape_env import ShapeEnv
 
 
 def truth(tracer: Tracer, value: Any) -> bool:
     cls = type(value)
     if cls is bool:
         return value  # type: ignore[no-any-return]
+    if cls is TracedTensor and ShapeEnv.example is not None and bool(value.fake.numel() == 1):
+        value = scalars.read_truth(tracer, value)
+        cls = type(value)
     if (
         cls in CONSTANTS
         or cls in CONTAINERS

@@ -63,6 +63,15 @@ def read(tracer: Tracer, tensor: TracedTensor, name: str = "item") -> Any:
     return number != 0 if dtype == fl.bool and name in ("item", "tolist") else number
 
 
+def read_truth(tracer: Tracer, tensor: TracedTensor) -> Any:
+    """Whether the number in a tensor is not zero, as a condition on what the graph reads; the tensor where it is not read."""
+    if not can_read(tensor, "item"):
+        return tensor
+    if tensor.fake.dtype != fl.bool:
+        tensor = tracer.builder.call_method("ne", (tensor, 0), {})
+    return read(tracer, tensor)
+
+
 def read_float(tracer: Tracer, tensor: TracedTensor) -> TracedNumber:
     node = tracer.builder.add_node("call_function", read_number, (tensor,), {})
     node.meta["example_value"] = 1.0

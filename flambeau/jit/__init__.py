@@ -331,6 +331,10 @@ _SUBMODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name.startswith("_awaitable"):
+        from flambeau.jit import _await
+
+        return getattr(_await, name)
     if name in ("ScriptModule", "RecursiveScriptModule", "TracedModule", "TopLevelTracedModule"):
         from flambeau.jit import _modules
 

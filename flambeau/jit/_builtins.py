@@ -251,6 +251,12 @@ def _wait(future: Any) -> Any:
     return future.wait() if hasattr(future, "wait") else future
 
 
+def _awaited(value: Any) -> Any:
+    from flambeau.jit import _await
+
+    return _await.wait(value)
+
+
 def _unwrap(value: Any) -> Any:
     if value is None:
         raise RuntimeError("AssertionError: Unwrapping null optional")
@@ -277,7 +283,7 @@ ADAPTED: dict[str, Callable[..., Any]] = {
     "prim::type": lambda d: d.type, "prim::index": lambda d: d.index, "prim::itemsize": lambda x: x.itemsize, "prim::nbytes": lambda x: x.nbytes, "prim::name": lambda x: x.name,
     "aten::is_leaf": lambda x: x.is_leaf, "aten::output_nr": lambda x: x.output_nr, "aten::retains_grad": lambda x: x.retains_grad,
     "prim::NumToTensor": lambda x: flambeau.tensor(x), "prim::max": _list_max(max), "prim::min": _list_max(min), "prim::abs": abs, "prim::rangelist": lambda n: list(range(n)), "prim::id": id, "prim::StringIndex": _getitem, "prim::IfThenElse": lambda c, a, b: a if c else b,
-    "aten::wait": _wait, "aten::_unwrap_optional": _unwrap, "prim::unchecked_unwrap_optional": _unwrap, "aten::backward": _backward, "aten::requires_grad_": lambda x, flag=True: x.requires_grad_(flag), "aten::is_floating_point": lambda x: x.is_floating_point(),
+    "aten::wait": _wait, "prim::awaitable_wait": _awaited, "prim::awaitable_nowait": lambda value: value, "aten::_unwrap_optional": _unwrap, "prim::unchecked_unwrap_optional": _unwrap, "aten::backward": _backward, "aten::requires_grad_": lambda x, flag=True: x.requires_grad_(flag), "aten::is_floating_point": lambda x: x.is_floating_point(),
     "aten::is_contiguous": lambda x, *f: x.is_contiguous(), "aten::storage_offset": lambda x: x.storage_offset(), "aten::element_size": lambda x: x.element_size(), "aten::cuda": lambda x: x.cuda(), "aten::cpu": lambda x: x.cpu(), "aten::is_signed": lambda x: x.is_signed(),
     "aten::_size_if_not_equal": lambda a, b: None if a == b else a, "aten::broadcast_shapes": lambda *s: list(flambeau.broadcast_shapes(*s)), "aten::_infer_size": lambda a, b: list(flambeau.broadcast_shapes(a, b)), "aten::is_non_overlapping_and_dense": lambda x: x.is_contiguous(), "aten::result_type": lambda a, b: V.scalar_code(flambeau.result_type(a, b)), "aten::promote_types": lambda a, b: V.scalar_code(flambeau.promote_types(V.dtype_of(a), V.dtype_of(b))), "aten::can_cast": lambda a, b: flambeau.can_cast(V.dtype_of(a), V.dtype_of(b)), "aten::is_conj": lambda x: x.is_conj(), "aten::is_neg": lambda x: x.is_neg(), "aten::is_set_to": lambda a, b: a.is_set_to(b), "aten::set_data": lambda a, b: setattr(a, "data", b),
     "aten::_no_grad_fill_": lambda x, v: x.detach().fill_(v), "aten::_no_grad_zero_": lambda x: x.detach().zero_(), "aten::_no_grad_uniform_": lambda x, a, b, g=None: x.detach().uniform_(a, b), "aten::_no_grad_normal_": lambda x, m, s, g=None: x.detach().normal_(m, s), "aten::to.dtype_layout": _to_layout,

@@ -15,9 +15,16 @@ from typing import Any
 from flambeau.jit import _arithmetic, _builtins, _tasks, _values
 from flambeau.jit import _types as T
 from flambeau.jit._ir import Block, Graph, Node, Value
+from flambeau.jit._library import contexts
 from flambeau.jit._schemas import NO_DEFAULT, Signature
 
 _numbers = itertools.count()
+
+
+def _is_autocast(node: Node) -> bool:
+    """Whether a node enters or leaves mixed precision, which is a matter of the machine rather than of the methods."""
+    name = str(getattr(node._inputs[0].type(), "name", ""))
+    return name.startswith("__torch__.torch.") and name.endswith(".autocast_mode.autocast")
 
 
 def _leaves_context(node: Node, enter: Node) -> bool:
@@ -340,8 +347,12 @@ class Lowering:
 
     def prim_Enter(self, node: Node, depth: int) -> None:
         self._method_call(node, depth, "__enter__", [self.of(node._inputs[0])])
+        if _is_autocast(node):
+            self.line(depth, f"{self.bind(contexts.enter_autocast, 'autocast')}({self.of(node._inputs[0])})", node)
 
     def prim_Exit(self, node: Node, depth: int) -> None:
+        if _is_autocast(node):
+            self.line(depth, f"{self.bind(contexts.exit_autocast, 'autocast')}()", node)
         self._method_call(node, depth, "__exit__", [self.of(node._inputs[0]), "None", "None", "None"])
 
     def _method_call(self, node: Node, depth: int, name: str, inputs: list[str]) -> None:
@@ -433,12 +444,21 @@ class Lowering:
             self.line(depth, "pass", None)
 
     def prim_fork(self, node: Node, depth: int) -> None:
+        self._closure(node, depth, _tasks.forked)
+
+    def prim_awaitable(self, node: Node, depth: int) -> None:
+        from flambeau.jit._await import _Await
+
+        self._closure(node, depth, _Await)
+
+    def _closure(self, node: Node, depth: int, start: Any) -> None:
+        """A node whose block runs beside the rest or later."""
         block = node._blocks[0]
-        name = f"_forked_{self.new(node._outputs[0])}"
+        name = f"_block_{self.new(node._outputs[0])}"
         self.line(depth, f"def {name}():", None)
         self.block(block, depth + 1)
         self.line(depth + 1, f"return {self._results(block)}", None)
-        self.line(depth, f"{self.of(node._outputs[0])} = {self.bind(_tasks.forked, 'fork')}({name})", node)
+        self.line(depth, f"{self.of(node._outputs[0])} = {self.bind(start, 'start')}({name})", node)
 
 
 # ---------------------------------------------------------------------------------------------- run-time helpers

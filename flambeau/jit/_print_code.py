@@ -459,12 +459,18 @@ class CodePrinter:
             self.lines.append(f"{indent}pass")
 
     def prim_fork(self, node: Node, indent: str, inline: set[int]) -> None:
-        name = self.fresh("__forked_function")
+        self._closure("fork", "__forked_function", node, indent)
+
+    def prim_awaitable(self, node: Node, indent: str, inline: set[int]) -> None:
+        self._closure("awaitable", "__awaitable_function", node, indent)
+
+    def _closure(self, what: str, prefix: str, node: Node, indent: str) -> None:
+        name = self.fresh(prefix)
         self.lines.append(f"{indent}def {name}():")
         self.block(node._blocks[0], indent + "  ")
         self.split(node._blocks[0]._return._inputs, indent + "  ")
         self.lines.append(f"{indent}  return {self.use(node._blocks[0]._return._inputs[0])}")
-        self.assign(node, f"fork({name})", indent, set())
+        self.assign(node, f"{what}({name})", indent, set())
 
 
 # ---------------------------------------------------------------------------------------------- inlining

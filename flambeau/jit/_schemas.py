@@ -418,6 +418,9 @@ def convert(
         return None
     if actual == T.TENSOR and wanted in _IMPLICIT:
         return _through(_IMPLICIT[wanted], value, wanted)
+    if actual == T.BOOL and wanted in (T.INT, T.FLOAT, T.NUMBER):
+        kind = T.FLOAT if wanted == T.FLOAT else T.INT
+        return _through(_EXPLICIT[kind], value, kind)
     if actual == T.NUMBER and wanted in _EXPLICIT:
         return _through(_EXPLICIT[wanted], value, wanted)
     if actual == T.STRING and wanted == T.DEVICE:

@@ -22,7 +22,7 @@ from flambeau.jit._frontend.callables import unique_name
 from flambeau.jit._frontend.emitter import Emitter
 from flambeau.jit._frontend.expressions import BINARY
 from flambeau.jit._frontend.source import Declaration, PythonResolver
-from flambeau.jit._frontend.sugar import Builtin, Sugared, python_value
+from flambeau.jit._frontend.sugar import Builtin, Sugared, TensorClass, python_value
 from flambeau.jit._functions import Function, ScriptFunction
 from flambeau.jit._ir import Graph, Source, SourceRange, Value
 from flambeau.jit._passes import clean, fold_branches, inline_calls
@@ -188,7 +188,7 @@ class Tracer(TorchFunctionMode):
         try:
             callee = python_value(self.recorder, func, None)
         except RuntimeError:
-            callee = Builtin(f"aten::{name}")
+            callee = TensorClass().attr(self.recorder, name, None)
         try:
             returned = self.recorder.call(callee, values, named, None)
         except RuntimeError as error:

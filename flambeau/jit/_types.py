@@ -253,7 +253,7 @@ class AwaitType(FutureType):
     KIND = "AwaitType"
 
     def __str__(self) -> str:
-        return f"Await[{self.element}]"
+        return f"Await({self.element})"
 
     @property
     def annotation_str(self) -> str:

@@ -32,6 +32,11 @@ _SCHEMES = (
 _LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc")
 _FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 _DTYPES: dict[int, Any] = {}
+# Methods of tensors that are conversions: archives have `to` in their place.
+CASTS = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "cfloat": "complex64", "cdouble": "complex128",
+    "bool": "bool", "byte": "uint8", "char": "int8", "short": "int16", "int": "int32", "long": "int64",
+}  # fmt: skip
 
 
 def scalar_code(dtype: Any) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 import flambeau as fl
 from flambeau import fx, nn
+from flambeau._dynamo.breaks import GraphBreakError
 from flambeau._higher_order_ops import scan
 from flambeau.export import Dim, draft_export, export
 from flambeau.export.dynamic_shapes import refine_dynamic_shapes_from_suggested_fixes
@@ -211,9 +212,42 @@ def test_decompositions_leave_no_switches_of_gradients():
 
 def test_draft_export_goes_the_way_of_the_example():
     program = draft_export(Branching(), (fl.tensor(3),))
-    assert [failure.kind for failure in program._report.failures] == ["DATA_DEPENDENT_ERROR"]
+    assert [str(failure.failure_type) for failure in program._report.failures] == ["DATA_DEPENDENT_ERROR"]
     assert int(program.module()(fl.tensor(4))) == 8
     with pytest.raises(RuntimeError, match="Runtime assertion failed"):
         program.module()(fl.tensor(1))
     with pytest.raises(GuardOnDataDependentSymNode):
         export(Branching(), (fl.tensor(3),))
+
+
+class Condition(fl.nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x + 1
+        return x - 1
+
+
+def test_draft_export_branches_on_tensors_as_the_example_does():
+    program = draft_export(Condition(), (fl.ones(2),))
+    assert [str(failure.failure_type) for failure in program._report.failures] == ["DATA_DEPENDENT_ERROR"]
+    assert program.module()(fl.ones(2)).tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="Runtime assertion failed"):
+        program.module()(-fl.ones(2))
+
+
+@fl.library.custom_op("drafts::double", mutates_args=())
+def double(x: fl.Tensor) -> fl.Tensor:
+    return x * 2
+
+
+class Doubled(fl.nn.Module):
+    def forward(self, x):
+        return double(x) + 1
+
+
+def test_draft_export_takes_results_of_the_example_for_missing_fakes():
+    program = draft_export(Doubled(), (fl.ones(2),))
+    assert [str(failure.failure_type) for failure in program._report.failures] == ["MISSING_FAKE_KERNEL"]
+    assert program.module()(fl.full((2,), 4.0)).tolist() == [9, 9]
+    with pytest.raises(GraphBreakError, match="tensors without data"):
+        export(Doubled(), (fl.ones(2),))

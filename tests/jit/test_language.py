@@ -378,3 +378,54 @@ def test_dictionaries_give_their_first_pair():
         return d.popitem()
 
     assert torch.jit.script(fn)({"a": 1, "b": 2}) == ("a", 1)
+
+
+def numbers_of_booleans(x: bool, t: Tensor):
+    return x + 1, x * 2.0, -x, x > 0, t + x
+
+
+def test_booleans_are_numbers_in_arithmetic():
+    *numbers, total = torch.jit.script(numbers_of_booleans)(True, torch.ones(1))
+    assert numbers == [2, 2.0, -1, True]
+    assert total.tolist() == [2]
+
+
+def mixed(x: int):
+    return [x, 2.5, "s"]
+
+
+def test_lists_of_several_types_are_lists_of_a_union():
+    with pytest.warns(UserWarning, match="heterogeneous"):
+        script = torch.jit.script(mixed)
+    assert script(1) == [1, 2.5, "s"]
+
+
+def norms(x):
+    return [
+        torch.norm(x), torch.norm(x, dim=0), torch.norm(x, p="fro"), torch.norm(x, 2, 1), torch.norm(x, 1.0, [0, 1]),
+        torch.norm(x, p="nuc"), torch.norm(x, "fro", [0], dtype=torch.float64), torch.norm(x, keepdim=True),
+    ]  # fmt: skip
+
+
+def test_norms_take_what_they_take_in_python():
+    x = torch.arange(6.0).view(2, 3)
+    for mine, python in zip(torch.jit.script(norms)(x), norms(x)):
+        assert mine.dtype == python.dtype and torch.allclose(mine, python)
+
+
+def of_a_type(x):
+    return type(x)
+
+
+def of_a_set(x):
+    return frozenset(x)
+
+
+def of_a_file(x):
+    return open("f")
+
+
+@pytest.mark.parametrize("function", [of_a_type, of_a_set, of_a_file])
+def test_builtins_that_scripts_lack_are_named_at_their_place(function):
+    with pytest.raises(RuntimeError, match=r"Python builtin .* is currently not supported(.|\n)*<--- HERE"):
+        torch.jit.script(function)

@@ -47,6 +47,7 @@ _BUILTINS = (
     "isinstance",
     "print",
     "fork",
+    "awaitable",
     "sorted",
     "tuple",
     "complex",

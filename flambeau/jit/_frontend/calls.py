@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 from typing import Any
 
 from flambeau.jit import _types as T
 from flambeau.jit._frontend.sugar import (
     PYTHON_BUILTINS,
     Builtin,
+    Cast,
     FunctionRef,
     MethodRef,
     PythonCall,
@@ -22,6 +24,7 @@ from flambeau.jit._frontend.sugar import (
 )
 from flambeau.jit._ir import Value
 from flambeau.jit._schemas import Match, Signature, convert, match_any, signatures
+from flambeau.jit._values import CASTS
 
 # Operators of a number and a tensor, which ATen has for a tensor and a number only: what is done to the tensor first, and
 # the operator of both the other way round.
@@ -89,7 +92,7 @@ class Calls:
         kwargs = {}
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise self.unsupported(node, "keyword-arg expansion is not supported")
+                raise self.not_supported(node, "keyword-arg expansion is not supported")
             kwargs[keyword.arg] = self.expression(keyword.value)
         return args, kwargs
 
@@ -558,15 +561,29 @@ class Calls:
         return value
 
     def special_fork(self, node: ast.Call) -> Value:
+        return self._closure("fork", node)
+
+    def special_awaitable(self, node: ast.Call) -> Value:
+        return self._closure("awaitable", node)
+
+    def _closure(self, what: str, node: ast.Call) -> Value:
+        if not node.args:
+            raise self.error(node, f"Expected at least one argument to {what}(): the function to call")
         callee = self.expression(node.args[0])
         rest = ast.copy_location(ast.Call(node.func, node.args[1:], node.keywords), node)
         args, kwargs = self.arguments(rest)
-        from flambeau.jit._frontend.closures import emit_fork
+        from flambeau.jit._frontend.closures import emit_closure
 
-        return emit_fork(self, callee, args, kwargs, node)
+        return emit_closure(what, self, callee, args, kwargs, node)
 
     def special_wait(self, node: ast.Call) -> Value:
         return self.operator("aten::wait", [self.value_of(node.args[0])], node)
+
+    def special_awaitable_wait(self, node: ast.Call) -> Value:
+        return self.operator("prim::awaitable_wait", [self.value_of(node.args[0])], node)
+
+    def special_awaitable_nowait(self, node: ast.Call) -> Value:
+        return self.operator("prim::awaitable_nowait", [self.value_of(node.args[0])], node)
 
     def special_torch_assert(self, node: ast.Call) -> Value:
         message = node.args[1] if len(node.args) > 1 else None
@@ -586,6 +603,7 @@ METHODS: dict[tuple[type, str], Any] = {
     (T.FutureType, "wait"): lambda owner: Builtin("aten::wait", owner),
     (T.TensorType, "new_tensor"): lambda owner: NewTensor(owner),
     (T.TensorType, "where"): lambda owner: Where(owner),
+    **{(T.TensorType, name): functools.partial(Cast, name) for name in CASTS},
 }
 
 

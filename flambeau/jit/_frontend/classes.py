@@ -225,14 +225,18 @@ def _context_manager(cls: type) -> T.ClassType | None:
     """`torch.no_grad()` and the like as classes whose methods are Python's."""
     import flambeau
 
-    modules = {
+    modules: dict[type, str] = {
         flambeau.no_grad: "torch.autograd.grad_mode",
         flambeau.enable_grad: "torch.autograd.grad_mode",
         flambeau.inference_mode: "torch.autograd.grad_mode",
         flambeau.set_grad_enabled: "torch.autograd.grad_mode",
         flambeau.autograd.profiler.record_function: "torch.autograd.profiler",
         flambeau.jit.strict_fusion: "torch.jit",
+        flambeau.autocast: "torch.amp.autocast_mode",
     }
+    if cls.__name__ == "autocast" and cls in (flambeau.cpu.amp.autocast, flambeau.cuda.amp.autocast):
+        device = "cpu" if cls is flambeau.cpu.amp.autocast else "cuda"
+        return grad_mode_class(f"__torch__.torch.{device}.amp.autocast_mode.autocast", f"{device}_autocast")
     module = modules.get(cls)
     return None if module is None else grad_mode_class(f"__torch__.{module}.{cls.__name__}", cls.__name__)
 

@@ -1,4 +1,4 @@
-"""`fork`: a call that runs beside the rest, as a block of its own with the values it captures."""
+"""`fork` and `_awaitable`: calls that run beside the rest or later, as blocks of their own with the values they capture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flambeau.jit._ir import Value
 
 
 class Closure(Sugared):
-    """A function defined inside an archive's function: what `fork` runs."""
+    """A function defined inside an archive's function: what `fork` or `awaitable` runs."""
 
     what = "closure"
 
@@ -25,11 +25,14 @@ class Closure(Sugared):
         return e.expression(last.value)
 
 
-def emit_fork(e: Any, callee: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Value:
-    """`prim::fork` with the call in its block; its result is a future."""
-    place = e.graph.insert("prim::fork", [])
+KINDS = {"fork": T.FutureType, "awaitable": T.AwaitType}
+
+
+def emit_closure(what: str, e: Any, callee: Any, args: list[Any], kwargs: dict[str, Any], node: Any) -> Value:
+    """`prim::fork` or `prim::awaitable` with the call in its block; its result is a future or an await."""
+    place = e.graph.insert(f"prim::{what}", [])
     block = place.addBlock()
     results: list[Value] = []
     e.in_block(block, lambda: results.append(e.as_value(e.call(callee, args, kwargs, node), node)))
     block.registerOutput(results[0])
-    return place.addOutput(T.FutureType(results[0].type()))
+    return place.addOutput(KINDS[what](results[0].type()))

@@ -20,7 +20,7 @@ from flambeau.jit._frontend.subscripts import Subscripts
 from flambeau.jit._frontend.sugar import python_value
 from flambeau.jit._ir import Graph, Value
 from flambeau.jit._schemas import NO_DEFAULT, Argument, Signature
-from flambeau.jit.frontend import UnsupportedNodeError
+from flambeau.jit.frontend import NotSupportedError, UnsupportedNodeError
 
 # Names that mean numbers wherever they are not variables.
 FLOATS = {"inf": math.inf, "nan": math.nan, "infj": complex(0, math.inf), "nanj": complex(0, math.nan)}
@@ -42,7 +42,6 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
         self.returned_types: list[T.JitType] = []
         self.loop_depth = self.unrolled = 0
         self.in_archive = declaration.in_archive
-        self.allow_unions = declaration.in_archive
         self.in_constructor = False
         self.expected: T.JitType | None = None
         self.declaring: Any = None
@@ -179,6 +178,10 @@ class Emitter(Statements, Control, Conditions, Expressions, Subscripts, Calls):
         exception = RuntimeError(text)
         exception._located = True
         return exception
+
+    def not_supported(self, node: Any, message: str) -> NotSupportedError:
+        """A form of a node that is known but not taken."""
+        return NotSupportedError(self.source.range_of(node), message)
 
     def unsupported(self, node: Any, message: str) -> UnsupportedNodeError:
         return UnsupportedNodeError(self.source.range_of(node), message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -92,9 +93,9 @@ class Expressions:
                 text += str(part.value)
             elif isinstance(part, ast.FormattedValue):
                 if part.conversion != -1:
-                    raise self.unsupported(part, "Don't support conversion in JoinedStr")
+                    raise self.not_supported(part, "Don't support conversion in JoinedStr")
                 if part.format_spec is not None:
-                    raise self.unsupported(part, "Don't support formatting in JoinedStr")
+                    raise self.not_supported(part, "Don't support formatting in JoinedStr")
                 text += "{}"
                 values.append(self.value_of(part.value))
         return self.operator("aten::format", [self.graph.insertConstant(text), *values], node)
@@ -131,25 +132,30 @@ class Expressions:
                 joined: T.JitType | None = values[0].type()
                 for value in values[1:]:
                     joined = T.unify(joined, value.type()) if joined is not None else None
-                if joined is None:
-                    kinds = ", ".join(sorted({v.type().annotation_str for v in values}))
-                    joined = T.union_of([v.type() for v in values])
-                    if not self.allow_unions:
-                        raise self.error(
-                            node, f"Could not unify type list, expected one element type but found {kinds}"
-                        )
-                kind = joined
+                kind = joined if joined is not None else self._union_element(values, node)
         self.graph.current_range = self.source.range_of(node) if node is not None else None
         return self.graph.insert(
             "prim::ListConstruct", values, [T.ListType(T.TENSOR if isinstance(kind, T.TensorType) else kind)]
         )._outputs[0]
+
+    def _union_element(self, values: list[Value], node: Any) -> T.JitType:
+        """The type of a list whose elements have no type in common."""
+        if not self.declaration.in_archive:
+            where = self.source.range_of(node).highlight() if node is not None else ""
+            warnings.warn(
+                "List consists of heterogeneous types, which means that it has been typed as containing "
+                f"{T.union_of([v.type() for v in values]).annotation_str}. To use any of the values in this List, it will be "
+                f"necessary to add an `assert isinstance` statement before first use to trigger type refinement.\n{where}",
+                stacklevel=2,
+            )
+        return T.union_of([v.type() for v in values])
 
     def expr_Dict(self, node: ast.Dict, hint: T.JitType | None = None) -> Value:
         wanted = hint.element if isinstance(hint, T.OptionalType) else hint
         key_hint = wanted.key if isinstance(wanted, T.DictType) else None
         value_hint = wanted.value if isinstance(wanted, T.DictType) else None
         if any(key is None for key in node.keys):
-            raise self.unsupported(node, "Expanding dicts with ** is not supported")
+            raise self.not_supported(node, "Expanding dicts with ** is not supported")
         keys = [self.as_value(self.expression(k, key_hint), k) for k in node.keys]  # type: ignore[arg-type]
         values = [self.as_value(self.expression(v, value_hint), v) for v in node.values]
         return self.make_dict(keys, values, key_hint, value_hint, node)
@@ -295,6 +301,8 @@ class Expressions:
             if name in TENSOR_ATTRIBUTES:
                 return self.operator(TENSOR_ATTRIBUTES[name], [owner], node)
             return self._bound_operator(owner, name, node)
+        if isinstance(kind, T.AwaitType):
+            return self.attribute(self.operator("prim::awaitable_wait", [owner], node), name, node)
         if isinstance(kind, T.ClassType):
             return self.object_attribute(owner, kind, name, node)
         if isinstance(kind, T.NativeClassType):
@@ -384,9 +392,9 @@ class Expressions:
 
     def _generator(self, node: Any) -> ast.comprehension:
         if len(node.generators) != 1:
-            raise self.unsupported(node, "Only a single generator is currently supported")
+            raise self.not_supported(node, "Only a single generator is currently supported")
         if node.generators[0].ifs:
-            raise self.unsupported(node, "Comprehension ifs are not supported yet")
+            raise self.not_supported(node, "Comprehension ifs are not supported yet")
         return node.generators[0]
 
     def comprehension_over(

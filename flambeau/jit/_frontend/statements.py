@@ -152,12 +152,12 @@ class Statements:
 
     def stmt_While(self, node: ast.While) -> None:
         if node.orelse:
-            raise self.unsupported(node.orelse[0], "else branches of while loops aren't supported")
+            raise self.not_supported(node.orelse[0], "else branches of while loops aren't supported")
         self.emit_loop(node, node.body, None, None, node.test, [])
 
     def stmt_For(self, node: ast.For) -> None:
         if node.orelse:
-            raise self.unsupported(node.orelse[0], "else branches of for loops aren't supported")
+            raise self.not_supported(node.orelse[0], "else branches of for loops aren't supported")
         subject = self.iterable(self.expression(node.iter), node.iter)
         unrolled = subject.items(self, node.iter)
         if unrolled is not None:
@@ -461,7 +461,7 @@ class Statements:
     def stmt_FunctionDef(self, node: ast.FunctionDef) -> None:
         from flambeau.jit._frontend.closures import Closure
 
-        if node.name == "__forked_function" or self.in_archive:
+        if self.in_archive:
             self.env[node.name] = Closure(node)
             return
         raise self.unsupported(node, "nested function definitions aren't supported: define the function outside")

@@ -73,6 +73,25 @@ class Builtin(Sugared):
         return e.call_operator(self.name, values, named, node)
 
 
+class Cast(Sugared):
+    """`x.float()` and the like, perhaps bound to the tensor."""
+
+    what = "conversion"
+
+    def __init__(self, name: str, bound: Value | None = None) -> None:
+        self.name, self.bound = name, bound
+
+    def call(self, e: Emitter, args: list[Any], kwargs: dict[str, Any], node: Any) -> Any:
+        from flambeau.jit import _values
+
+        operands = [e.as_value(a, node) for a in args] if self.bound is None else [self.bound]
+        if len(operands) != 1 or (self.bound is not None and args):
+            raise e.error(node, f"{self.name}() takes no arguments besides memory_format")
+        code = e.graph.insertConstant(_values.scalar_code(_values.CASTS[self.name]))
+        named = {k: e.as_value(v, node) for k, v in kwargs.items()}
+        return e.call_operator("aten::to", [operands[0], code], named, node)
+
+
 class Warn(Builtin):
     """`warnings.warn`; the category is left out."""
 
@@ -394,7 +413,7 @@ _OPERATORS = {
     "ord": "aten::ord", "chr": "aten::chr", "hex": "aten::hex", "oct": "aten::oct", "bin": "aten::bin",
     "divmod": "aten::divmod", "hash": "aten::hash", "pow": "aten::pow", "id": "prim::id",
 }  # fmt: skip
-_MATH = {"remainder": "aten::mathremainder"}
+_MATH = {math.remainder: "aten::mathremainder", cmath.phase: "aten::angle", cmath.rect: "aten::polar"}
 _TENSOR_NAMESPACES = {"special": "special_", "linalg": "linalg_", "fft": "fft_"}
 
 
@@ -415,13 +434,24 @@ class PythonModule(Sugared):
             meaning = _of_package(rest, name)
             if meaning is not None:
                 return meaning
-        if self.module in (math, cmath) and callable(getattr(self.module, name, None)):
-            return Builtin(_MATH.get(name, f"aten::{name}"))
+        function = getattr(self.module, name, None)
+        if self.module in (math, cmath) and callable(function):
+            return _of_mathematics(e, function, node)
         try:
             member = getattr(self.module, name)
         except AttributeError:
             raise e.error(node, f"module '{own}' has no attribute '{name}'") from None
         return python_value(e, member, node, constant=True, name=name)
+
+
+def _of_mathematics(e: Emitter, function: Any, node: Any) -> Sugared:
+    """The operator for a function of `math` or `cmath`."""
+    from flambeau.jit._schemas import exists
+
+    name = _MATH.get(function, f"aten::{function.__name__}")
+    if not exists(name):
+        raise e.error(node, f"Python builtin {function!r} is currently not supported in Torchscript")
+    return Builtin(name)
 
 
 def _of_package(rest: str, name: str) -> Sugared | None:
@@ -473,6 +503,7 @@ _SPECIAL_NAMES = {"_assert": "torch_assert"}
 _JIT_NAMES = {
     "annotate": "annotate", "isinstance": "isinstance", "fork": "fork", "_fork": "fork", "wait": "wait", "_wait": "wait",
     "is_scripting": "is_scripting", "is_tracing": "is_tracing", "_awaitable": "awaitable", "_awaitable_wait": "awaitable_wait",
+    "_awaitable_nowait": "awaitable_nowait",
 }  # fmt: skip
 
 
@@ -526,6 +557,8 @@ def python_value(e: Emitter, obj: Any, node: Any, constant: bool = False, name: 
             return Special(builtin_name)
         if builtin_name in _OPERATORS:
             return Builtin(_OPERATORS[builtin_name])
+        if not isinstance(obj, type) or not issubclass(obj, BaseException):
+            raise e.error(node, f"Python builtin {obj!r} is currently not supported in Torchscript")
     if isinstance(obj, _functions.ScriptFunction):
         return FunctionRef([obj.function])
     if isinstance(obj, _functions.Function):
@@ -541,7 +574,7 @@ def python_value(e: Emitter, obj: Any, node: Any, constant: bool = False, name: 
     qualified_op = getattr(obj, "_qualified_op_name", None)
     if isinstance(qualified_op, str) and exists(qualified_op):
         return Builtin(qualified_op)
-    special = _special_function(obj)
+    special = _special_function(e, obj, node)
     if special is not None:
         return special
     if isinstance(obj, type):
@@ -567,9 +600,10 @@ def python_value(e: Emitter, obj: Any, node: Any, constant: bool = False, name: 
 _HINT = "If so, please consider passing it in as an argument or use a local variable instead."
 
 
-def _special_function(obj: Any) -> Sugared | None:
+def _special_function(e: Emitter, obj: Any, node: Any) -> Sugared | None:
     """Functions of `flambeau.jit` and operators, found by identity."""
     from flambeau import _C, autograd, jit
+    from flambeau.jit import _values
     from flambeau.jit._schemas import exists
 
     for name, special in _JIT_NAMES.items():
@@ -577,10 +611,8 @@ def _special_function(obj: Any) -> Sugared | None:
             return Special(special)
     if obj is getattr(__import__("flambeau"), "_assert", ()):
         return Special("torch_assert")
-    if getattr(math, getattr(obj, "__name__", ""), None) is obj and callable(obj):
-        return Builtin(_MATH.get(obj.__name__, f"aten::{obj.__name__}"))
-    if getattr(cmath, getattr(obj, "__name__", ""), None) is obj and callable(obj):
-        return Builtin(f"aten::{obj.__name__}")
+    if callable(obj) and any(getattr(m, getattr(obj, "__name__", ""), None) is obj for m in (math, cmath)):
+        return _of_mathematics(e, obj, node)
     if obj is warnings.warn:
         return Warn("aten::warn")
     if obj is autograd.grad or obj is autograd.backward:
@@ -590,6 +622,8 @@ def _special_function(obj: Any) -> Sugared | None:
         import flambeau
         from flambeau.nn import functional
 
+        if name in _values.CASTS and getattr(_C.Tensor, name, None) is not None:
+            return Cast(name)
         if getattr(flambeau, name, None) is obj and exists(f"aten::{name}"):
             return Builtin(f"aten::{name}")
         if getattr(functional, name, None) is obj:
@@ -636,7 +670,10 @@ def _class_value(e: Emitter, cls: type, node: Any) -> Sugared:
         raise e.error(
             node, f"autograd.Function {cls.__name__} cannot be compiled; call it in a function marked with jit.ignore"
         )
-    return ClassRef(script_class(cls))
+    try:
+        return ClassRef(script_class(cls))
+    except TypeError as error:
+        raise e.error(node, str(error)) from None
 
 
 class TensorClass(Sugared):
@@ -645,6 +682,10 @@ class TensorClass(Sugared):
     what = "class Tensor"
 
     def attr(self, e: Emitter, name: str, node: Any) -> Any:
+        from flambeau.jit import _values
+
+        if name in _values.CASTS:
+            return Cast(name)
         return Builtin(f"aten::{name}")
 
 

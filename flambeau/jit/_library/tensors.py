@@ -11,9 +11,55 @@ aten = flambeau.ops.aten
 __all__ = [
     "unique", "unique_with_inverse", "unique_with_counts", "unique_with_inverse_and_counts", "unique_consecutive",
     "unique_consecutive_with_inverse", "unique_consecutive_with_counts", "unique_consecutive_with_inverse_and_counts",
-    "lu", "lu_with_infos", "stft", "tensordot", "tensordot__1", "tensordot__2", "cartesian_prod",
+    "norm", "norm__1", "norm__2", "norm__3", "norm__4", "norm__5", "lu", "lu_with_infos", "stft", "tensordot", "tensordot__1", "tensordot__2", "cartesian_prod",
     "_single", "_single__1", "_pair", "_pair__1", "_triple", "_triple__1", "_quadruple", "_quadruple__1",
 ]  # fmt: skip
+
+
+def _p_norm(input: Tensor, p: float, dim: list[int] | None, keepdim: bool, dtype: int | None) -> Tensor:
+    if dim is None:
+        dims = list(range(input.dim())) if keepdim else flambeau.jit.annotate(list[int], [])
+    else:
+        dims = dim
+    if dtype is None:
+        return aten.norm(input, p, dims, keepdim)
+    return aten.norm(input, p, dims, keepdim, dtype=dtype)
+
+
+def norm(
+    input: Tensor, p: str = "fro", dim: list[int] | None = None, keepdim: bool = False, dtype: int | None = None
+) -> Tensor:
+    if p == "nuc":
+        if dim is None:
+            return aten.nuclear_norm(input, keepdim)
+        return aten.nuclear_norm(input, dim, keepdim)
+    if p != "fro":
+        raise RuntimeError(f"only valid string values are 'fro' (frobenius norm) and 'nuc' (nuclear norm), found {p}")
+    return _p_norm(input, 2.0, dim, keepdim, dtype)
+
+
+def norm__1(input: Tensor, p: str = "fro", dim: int = 0, keepdim: bool = False, dtype: int | None = None) -> Tensor:
+    return norm(input, p, [dim], keepdim, dtype)
+
+
+def norm__2(
+    input: Tensor, p: int, dim: list[int] | None = None, keepdim: bool = False, dtype: int | None = None
+) -> Tensor:
+    return _p_norm(input, float(p), dim, keepdim, dtype)
+
+
+def norm__3(input: Tensor, p: int, dim: int, keepdim: bool = False, dtype: int | None = None) -> Tensor:
+    return _p_norm(input, float(p), [dim], keepdim, dtype)
+
+
+def norm__4(
+    input: Tensor, p: float, dim: list[int] | None = None, keepdim: bool = False, dtype: int | None = None
+) -> Tensor:
+    return _p_norm(input, p, dim, keepdim, dtype)
+
+
+def norm__5(input: Tensor, p: float, dim: int, keepdim: bool = False, dtype: int | None = None) -> Tensor:
+    return _p_norm(input, p, [dim], keepdim, dtype)
 
 
 def unique(

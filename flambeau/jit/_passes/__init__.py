@@ -11,7 +11,7 @@ from flambeau.jit._ir import Block, Graph, Node, Value
 
 _EFFECTS = {
     "prim::Print", "prim::RaiseException", "prim::SetAttr", "prim::CallMethod", "prim::CallFunction", "prim::PythonOp",
-    "prim::Enter", "prim::Exit", "prim::fork", "aten::wait", "aten::warn", "aten::save", "aten::manual_seed",
+    "prim::Enter", "prim::Exit", "prim::fork", "prim::awaitable", "prim::awaitable_wait", "aten::wait", "aten::warn", "aten::save", "aten::manual_seed",
 }  # fmt: skip
 
 

@@ -131,7 +131,8 @@ class ShapeEnv:
 
     def note_unbacked(self, atom: Atom) -> None:
         """Takes a symbol for one that depends on data."""
-        self.stand_ins[atom] = _STAND_IN * (2 * len(self.stand_ins) + 11)
+        known = None if ShapeEnv.example is None else ShapeEnv.example.value(atom.name)
+        self.stand_ins[atom] = known if known is not None and known > 1 else _STAND_IN * (2 * len(self.stand_ins) + 11)
 
     def forget_unbacked(self) -> None:
         """Forgets what depends on data, so that a program may be run once more with the same names."""

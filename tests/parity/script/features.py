@@ -417,6 +417,39 @@ def ordered(x):
     return names, pairs["a"]
 
 
+def delayed(x: Tensor, n: int) -> Tensor:
+    return x + n
+
+
+def awaits(x):
+    later = torch.jit._awaitable(delayed, x, 3)
+    known = torch.jit._awaitable_nowait(x)
+    return torch.jit._awaitable_wait(later) * later.abs() + torch.jit._awaitable_wait(known)
+
+
+def precisions(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        low = torch.mm(x, x)
+        with torch.autocast("cpu", enabled=False):
+            high = torch.mm(x, x)
+    return low.float(), low.dtype == torch.bfloat16, high, high.dtype == torch.float32
+
+
+def casts(x):
+    return [
+        x.float(), x.double(), x.half(), x.bfloat16().float(), x.cfloat(), x.cdouble(), x.bool(), x.byte(), x.char(), x.short(), x.int(),
+        x.long(), x.float(memory_format=torch.contiguous_format),
+    ]  # fmt: skip
+
+
+def own_casts(x):
+    return x.float(), x.double(), x.half(), x.byte(), x.char(), x.short(), x.int(), x.long(), torch.relu(x).int() + 1
+
+
+def flags(x: bool):
+    return x + 1, -x, x * 2.5, torch.norm(torch.ones(2, 3), dim=0)
+
+
 one = lambda: (torch.ones(2),)
 CASES = [
     ("iface", UseI, one),
@@ -446,4 +479,9 @@ CASES = [
     ("texts2", lambda: texts, lambda: (0.1, 4)),
     ("named", Named, lambda: (torch.ones(2), "y")),
     ("replaced", lambda: replaced, one),
+    ("awaits", lambda: awaits, one),
+    ("precisions", lambda: precisions, lambda: (torch.ones(2, 2),)),
+    ("own_casts", lambda: own_casts, one),
+    ("trace_casts", lambda: casts, one),
+    ("flags", lambda: flags, lambda: (True,)),
 ]
