@@ -19,7 +19,8 @@ class _Await(Generic[W]):
         if self._value is _UNSET:
             assert self._function is not None
             self._value = self._function(*self._args)
-        return self._value  # type: ignore[no-any-return]
+        result: W = self._value
+        return result
 
     def fn(self) -> Callable[..., W] | None:
         return self._function
