@@ -86,6 +86,26 @@ def decoding() -> Iterator[Line]:
         yield Line(f"int8 decoding {n}x{k} {dtype}", 2.0 * n * k, eight)
 
 
+def decoder() -> Iterator[Line]:
+    """The products of a token in a decoder of 1.07 billion weights: 16 layers of width 2,048, 8,192 in between."""
+    layers, sizes = 16, [*[(2048, 2048)] * 4, *[(8192, 2048)] * 2, (2048, 8192)]
+    runs: Runs = {}
+    for group, grids, name in ((32, 1, "symmetric groups of 32"), (32, 2, "asymmetric"), (64, 2, "asymmetric of 64")):
+        weights = [
+            (
+                flambeau.randn(1, k).bfloat16(),
+                flambeau.randint(0, 256, (n, k // 2)).to(flambeau.uint8),
+                group,
+                flambeau.rand(k // group, n, grids).bfloat16(),
+            )
+            for _ in range(layers)
+            for n, k in sizes
+        ]
+        product = flambeau.ops.aten._weight_int4pack_mm_for_cpu
+        runs[name] = lambda weights=weights, product=product: [product(*arguments) for arguments in weights]
+    yield Line("int4 decoder, a token", 2.0 * layers * sum(n * k for n, k in sizes), runs)
+
+
 def llama_product(n: int, k: int) -> Callable[[], Any] | None:
     """One row times a Q4_0 matrix, by ggml's functions for a row."""
     try:
@@ -173,7 +193,7 @@ def whole_models() -> Iterator[Line]:
 
 # ---------------------------------------------------------------------------------------------- measuring
 
-SECTIONS = (products, decoding, convolutions, autocast, bfloat16_networks, whole_models)
+SECTIONS = (products, decoding, decoder, convolutions, autocast, bfloat16_networks, whole_models)
 
 
 def best_times(runs: Runs, rounds: int) -> dict[str, float]:

@@ -15,7 +15,10 @@ from flambeau.ao.torchao.quantization import (
     Int4WeightOnlyConfig,
     Int8DynamicActivationInt8WeightConfig,
     Int8WeightOnlyConfig,
+    IntxWeightOnlyConfig,
+    MappingType,
     ModuleFqnToConfig,
+    PerGroup,
     PerRow,
     QuantizedLinear,
     quantize_,
@@ -28,6 +31,12 @@ without_torchao = pytest.mark.skipif(
 CONFIGURATIONS = {
     "int8": (Int8WeightOnlyConfig, 0.02),
     "int4": (lambda: Int4WeightOnlyConfig(group_size=32), 0.2),
+    "int4 symmetric": (lambda: IntxWeightOnlyConfig(fl.int4, PerGroup(32)), 0.2),
+    "int4 not cut off": (
+        lambda: IntxWeightOnlyConfig(fl.int4, PerGroup(32), MappingType.SYMMETRIC_NO_CLIPPING_ERR),
+        0.2,
+    ),
+    "int8 by rows": (IntxWeightOnlyConfig, 0.02),
     "int8 dynamic": (Int8DynamicActivationInt8WeightConfig, 0.03),
     "float8": (Float8WeightOnlyConfig, 0.1),
     "float8 dynamic": (Float8DynamicActivationFloat8WeightConfig, 0.15),
@@ -100,6 +109,25 @@ def test_which_layers_are_taken():
         quantize_(model, "int8")
     with pytest.raises(ValueError, match="group_size"):
         Int4WeightOnlyConfig(group_size=7)
+
+
+def test_symmetric_groups_take_half_a_bit_less_for_each_weight():
+    sizes = {}
+    for name, mapping in (("symmetric", MappingType.SYMMETRIC), ("asymmetric", MappingType.ASYMMETRIC)):
+        model = nn.Sequential(nn.Linear(128, 64, bias=False)).bfloat16()
+        quantize_(model, IntxWeightOnlyConfig(fl.int4, PerGroup(32), mapping))
+        sizes[name] = bytes_of(model) * 8 / (128 * 64)
+    assert sizes == {"symmetric": 4.5, "asymmetric": 5.0}
+    with pytest.raises(NotImplementedError, match="int4 with PerGroup"):
+        IntxWeightOnlyConfig(fl.int4)
+    with pytest.raises(ValueError, match="multiple of 4"):
+        IntxWeightOnlyConfig(fl.int4, PerGroup(6))
+
+
+def test_layers_that_kernels_do_not_take_stay():
+    model = nn.Sequential(nn.Linear(64, 20))
+    quantize_(model, Int4WeightOnlyConfig(group_size=32))
+    assert type(model[0]) is nn.Linear
 
 
 @without_torchao

@@ -27,15 +27,16 @@ def test_weights_of_eight_bits(dtype: fl.dtype, n: int, k: int) -> None:
 
 
 @DTYPES
+@pytest.mark.parametrize("has_zeros", [True, False], ids=["zeros", "symmetric"])
 @pytest.mark.parametrize(("n", "k", "group"), [(16, 32, 32), (64, 128, 32), (80, 96, 64), (208, 512, 128)])
-def test_weights_of_four_bits(dtype: fl.dtype, n: int, k: int, group: int) -> None:
+def test_weights_of_four_bits(dtype: fl.dtype, n: int, k: int, group: int, has_zeros: bool) -> None:
     numbers = fl.randint(0, 16, (n, k)).int()
     packed = fl._ops._convert_weight_to_int4pack_for_cpu(numbers, 2)
     assert packed.shape == (n, k // 2) and packed.dtype == fl.uint8
     groups = -(-k // group)
-    grids = (fl.rand(groups, n, 2) * 0.1).to(dtype)
-    scales, zeros = (grids.double().repeat_interleave(group, 0)[:k, :, i].t() for i in (0, 1))
-    values = (numbers.double() - 8) * scales + zeros
+    grids = (fl.rand(groups, n, 2 if has_zeros else 1) * 0.1).to(dtype)
+    scales, *zeros = (grid.t() for grid in grids.double().repeat_interleave(group, 0)[:k].unbind(2))
+    values = (numbers.double() - 8) * scales + (zeros[0] if has_zeros else 0)
     for m in ROWS:
         x = fl.randn(m, k).to(dtype)
         actual = fl._ops._weight_int4pack_mm_for_cpu(x, packed, group, grids)

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "core/dtype.h"
-#include "cpu/engine/capability.h"
 #include "cpu/engine/x86.h"
+#include "cpu/gemm/tiles.h"
 
 #ifdef FL_X86
 

@@ -8,6 +8,7 @@
 #include "core/dtype.h"
 #include "cpu/engine/capability.h"
 #include "cpu/engine/x86.h"
+#include "cpu/gemm/bfloat16_lanes.h"
 
 namespace fl::cpu::quantized {
 
@@ -46,6 +47,13 @@ FL_INT4 inline __attribute__((always_inline)) __m512i pair_at(const uint16_t* x)
 // Scales and zeros of 16 columns.
 FL_INT4 inline __attribute__((always_inline)) void load_grids(const Int4Weights& b, int64_t column,
                                                               __m512& scale, __m512& zero) {
+  if (!b.zeros) {
+    const auto* narrow = static_cast<const BFloat16*>(b.grids) + column;
+    scale = b.narrow ? products::load_widened(narrow, 0xffff)
+                     : _mm512_loadu_ps(static_cast<const float*>(b.grids) + column);
+    zero = _mm512_setzero_ps();
+    return;
+  }
   if (b.narrow) {
     const __m512i both = _mm512_loadu_si512(static_cast<const uint16_t*>(b.grids) + 2 * column);
     scale = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
@@ -101,8 +109,9 @@ FL_INT4 inline __attribute__((always_inline)) void add_group(const Int4Rows& a, 
   for (; s < steps; ++s) add(s, 0);
   // Grids of a panel lie a row of all columns apart: too far for the hardware to foresee.
   const int64_t place = g * b.n + panel * kInt4Panel;
-  _mm_prefetch(static_cast<const char*>(b.grids) + (place + kPanelsAhead * kInt4Panel) * (b.narrow ? 4 : 8),
-               _MM_HINT_NTA);
+  const int64_t bytes = (b.narrow ? 2 : 4) * b.grid_numbers(),
+                ahead = kPanelsAhead * kInt4Panel * 2 / b.grid_numbers();
+  _mm_prefetch(static_cast<const char*>(b.grids) + (place + ahead) * bytes, _MM_HINT_NTA);
   __m512 scale, zero;
   load_grids(b, place, scale, zero);
   const int64_t groups = (b.k + b.group - 1) / b.group;
@@ -112,7 +121,7 @@ FL_INT4 inline __attribute__((always_inline)) void add_group(const Int4Rows& a, 
 #pragma GCC unroll 4
     for (int c = 1; c < chains; ++c) sum = _mm512_add_ps(sum, _mm512_add_ps(sums[i][c][0], sums[i][c][1]));
     totals[i] = _mm512_fmadd_ps(sum, scale, totals[i]);
-    totals[i] = _mm512_fmadd_ps(zero, _mm512_set1_ps(a.group_sums[i * groups + g]), totals[i]);
+    if (b.zeros) totals[i] = _mm512_fmadd_ps(zero, _mm512_set1_ps(a.group_sums[i * groups + g]), totals[i]);
   }
 }
 
@@ -198,11 +207,11 @@ void widen_int4(const Int4Weights& b, int64_t panel, T* to, int64_t to_row) {
   for (int64_t p = 0; p < b.k; ++p) {
     if (p % b.group == 0)
       for (int64_t j = 0; j < kInt4Panel; ++j) {
-        const int64_t at = 2 * (p / b.group * b.n + panel * kInt4Panel + j);
+        const int64_t at = b.grid_numbers() * (p / b.group * b.n + panel * kInt4Panel + j);
         const auto* narrow = static_cast<const BFloat16*>(b.grids) + at;
         const auto* wide = static_cast<const float*>(b.grids) + at;
         scales[j] = b.narrow ? float(narrow[0]) : wide[0];
-        zeros[j] = b.narrow ? float(narrow[1]) : wide[1];
+        zeros[j] = !b.zeros ? 0.0f : b.narrow ? float(narrow[1]) : wide[1];
       }
     const uint8_t* from = b.packed + panel * b.k * 8 + p / kInt4Step * 32 + p % 2;
     const int shift = p % kInt4Step < 2 ? 0 : 4;

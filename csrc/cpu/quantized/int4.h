@@ -1,4 +1,5 @@
-// Weights of four bits in groups along k, and products with them: value = (number - 8) * scale + zero.
+// Weights of four bits in groups along k, and products with them: value = (number - 8) * scale + zero, or
+// without zeros, which take as many bytes as scales.
 //
 // Columns of the product (rows of the weight) lie in panels of 16. Four numbers of each column follow each
 // other: in byte 2 j + r of their 32 bytes, elements r (low half) and 2 + r (high half) of column j. So the
@@ -25,8 +26,11 @@ struct Int4Rows {
 struct Int4Weights {
   int64_t n, k, group;
   const uint8_t* packed;
-  const void* grids;  // groups x n pairs of scale and zero
+  const void* grids;  // groups x n pairs of scale and zero, or scales alone
   bool narrow;        // they are bfloat16; otherwise float
+  bool zeros;         // whether there are zeros
+
+  int64_t grid_numbers() const { return zeros ? 2 : 1; }
 };
 constexpr int64_t kMostInt4Rows = 4;
 

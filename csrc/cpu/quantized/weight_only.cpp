@@ -245,14 +245,16 @@ Tensor weight_int4pack_mm(const Tensor& self, const Tensor& mat2, int64_t group,
            "] expected groups of a multiple of ", kInt4Step, " elements, got ", group);
   const int64_t groups = (k + group - 1) / group;
   FL_CHECK(scales_and_zeros.dim() == 3 && scales_and_zeros.size(0) == groups &&
-               scales_and_zeros.size(1) == n && scales_and_zeros.size(2) == 2,
-           "[", name, "] expected scales and zeros of shape (", groups, ", ", n, ", 2), got ",
-           scales_and_zeros.sizes());
+               scales_and_zeros.size(1) == n &&
+               (scales_and_zeros.size(2) == 2 || scales_and_zeros.size(2) == 1),
+           "[", name, "] expected scales and zeros of shape (", groups, ", ", n, ", 2), or scales of (",
+           groups, ", ", n, ", 1), got ", scales_and_zeros.sizes());
   if (self.is_meta()) return empty({m, n}, self.options());
   const Tensor weights = contiguous(mat2);
   const bool narrow = scales_and_zeros.dtype() == DType::BFloat16;
   const Tensor grids = narrow ? contiguous(scales_and_zeros) : as_floats(scales_and_zeros);
-  const Int4Weights b{n, k, group, weights.data<uint8_t>(), grids.raw(), narrow};
+  const bool zeros = scales_and_zeros.size(2) == 2;
+  const Int4Weights b{n, k, group, weights.data<uint8_t>(), grids.raw(), narrow, zeros};
   if (m > kFewRows || !multiplies_int4()) {
     if (multiplies_itself(self.dtype())) return multiply_widened<BFloat16>(contiguous(self), b);
     return to_dtype(multiply_widened<float>(as_floats(self), b), self.dtype());

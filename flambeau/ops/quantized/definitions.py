@@ -140,5 +140,7 @@ def weight_int4pack_mm(self: Any, mat2: Any, qGroupSize: int, qScaleAndZeros: An
     pairs = mat2.to(fl.int32).reshape(n // 16, k // 4, 16, 2)
     numbers = fl.cat([pairs % 16, pairs // 16], -1).permute(0, 2, 1, 3).reshape(n, k).float()
     grids = qScaleAndZeros.float().repeat_interleave(qGroupSize, 0)[:k]
-    values = (numbers - 8) * grids[..., 0].t() + grids[..., 1].t()
+    values = (numbers - 8) * grids[..., 0].t()
+    if grids.shape[2] == 2:
+        values = values + grids[..., 1].t()
     return fl.mm(self.float(), values.t()).to(self.dtype)

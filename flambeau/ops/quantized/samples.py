@@ -118,4 +118,6 @@ def weight_int4pack_mm(make: Make) -> Iterator[Call]:
 
     packed = fl._ops._convert_weight_to_int4pack_for_cpu(_integers(make, 16, 8, dtype=fl.int32) % 16, 2)
     for rows in (2, 9):
-        yield call(fl.linspace(-1, 1, 8 * rows).reshape(rows, 8), packed, 4, fl.linspace(0.1, 1, 64).reshape(2, 16, 2))
+        for grids in (2, 1):  # scales and zeros, or scales alone
+            scales = fl.linspace(0.1, 1, 32 * grids).reshape(2, 16, grids)
+            yield call(fl.linspace(-1, 1, 8 * rows).reshape(rows, 8), packed, 4, scales)

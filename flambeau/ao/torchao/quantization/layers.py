@@ -11,7 +11,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import Tensor, nn
-from flambeau.ao.torchao.quantization.configs import AOBaseConfig, ModuleFqnToConfig
+from flambeau.ao.torchao.quantization.configs import AOBaseConfig, MappingType, ModuleFqnToConfig
 from flambeau.nn.modules.module import Module
 
 __all__ = ["QuantizedLinear", "QuantizedWeight", "quantize_"]
@@ -95,32 +95,46 @@ class Int8Linear(QuantizedLinear):
 
 
 class Int4Linear(QuantizedLinear):
-    """Weights in four bits with a scale and a zero point for each group of a row."""
+    """Weights in four bits with a scale for each group of a row, and a zero point unless groups are symmetric."""
 
     scheme = "int4_weight"
-    packed: Tensor
 
     def store(self, weight: Tensor, config: Any) -> None:
         self.group_size = config.group_size
+        dtype = getattr(config, "scale_dtype", None) or self.original_dtype
         groups = weight.float().reshape(self.out_features, -1, self.group_size)
-        low, high = groups.amin(2, keepdim=True), groups.amax(2, keepdim=True)
-        scales = ((high - low) / 15).clamp(min=1e-6)
-        zeros = low + scales * 8  # the value of the place in the middle
         # Scales and zeros are rounded first, so that places are the nearest for what the kernel computes.
-        rounded = [t.to(self.original_dtype).float() for t in (scales, zeros)]
-        places = ((groups - rounded[1]) / rounded[0]).round().add(8).clamp(0, 15).to(fl.int32)
-        grid = fl.cat(rounded, 2).transpose(0, 1).contiguous().to(self.original_dtype)  # (groups, rows, 2)
+        rounded = [t.to(dtype).float() for t in _group_grids(groups, config.mapping_type)]
+        centered = groups - rounded[1] if len(rounded) == 2 else groups
+        places = (centered / rounded[0]).round().add(8).clamp(0, 15).to(fl.int32)
+        grid = fl.cat(rounded, 2).transpose(0, 1).contiguous().to(dtype)  # (groups, rows, 2 or 1)
         packed = fl.ops.aten._convert_weight_to_int4pack_for_cpu(places.reshape(weight.shape), 1)
         self.register_buffer("values", packed)
         self.register_buffer("scales", grid)
 
     def dequantized(self) -> Tensor:
-        eye = fl.eye(self.in_features, dtype=self.original_dtype)
-        return fl.ops.aten._weight_int4pack_mm_for_cpu(eye, self.values, self.group_size, self.scales).t().float()
+        return self._product(fl.eye(self.in_features, dtype=self.original_dtype, device=self.values.device)).t().float()
+
+    def _product(self, rows: Tensor) -> Tensor:
+        grids = self.scales
+        if grids.shape[2] == 1 and rows.device.type != "cpu":  # whose kernels want zeros
+            grids = fl.cat([grids, fl.zeros_like(grids)], 2)
+        return fl.ops.aten._weight_int4pack_mm_for_cpu(rows, self.values, self.group_size, grids)
 
     def forward(self, x: Tensor) -> Tensor:
-        product = fl.ops.aten._weight_int4pack_mm_for_cpu(self._flat(x), self.values, self.group_size, self.scales)
-        return self._shaped(product, x)
+        return self._shaped(self._product(self._flat(x)), x)
+
+
+def _group_grids(groups: Tensor, mapping: MappingType) -> list[Tensor]:
+    """The scales of groups, and for asymmetric ones the values in the middle of their grids."""
+    low, high = groups.amin(2, keepdim=True), groups.amax(2, keepdim=True)
+    if mapping is MappingType.ASYMMETRIC:
+        scales = ((high - low) / 15).clamp(min=1e-6)
+        return [scales, low + scales * 8]
+    low, high = -low.clamp(max=0.0), high.clamp(min=0.0)
+    whole = fl.maximum(low / 8, high / 7)
+    scales = fl.maximum(low, high) / 7.5 if mapping is MappingType.SYMMETRIC else whole
+    return [scales.clamp(min=1e-6)]
 
 
 class Int8DynamicLinear(Int8Linear):
@@ -215,8 +229,8 @@ def quantize_(
         own = config.of(name) if isinstance(config, ModuleFqnToConfig) else config
         if own is None or not isinstance(module, nn.Linear):
             continue
-        if own.scheme == "int4_weight" and module.in_features % own.group_size:
-            continue  # as torchao does: a row that groups do not divide stays as it is
+        if own.scheme == "int4_weight" and (module.in_features % own.group_size or module.out_features % 16):
+            continue  # as torchao does: a row that groups do not divide stays as it is, and what kernels do not take
         path, _, last = name.rpartition(".")
         if not name:
             raise ValueError(
