@@ -3,18 +3,17 @@
     python benchmarks/distributed.py [--rounds 5] [--only REGEX] [--json FILE]
 
 Both pairs of processes live at the same time and take turns, case by case and round by round, so that noise falls on both; the best
-round of each counts. The share of communication that is hidden is taken from a GPT with 100 MB of gradients (buckets of 25 MB), as
-the median over the rounds of
+round of each counts in the table. The share of communication that is hidden is taken from a GPT with 100 MB of gradients in buckets
+of 25 MB. It is computed from medians over the rounds, and its parts are printed with it:
 
-    1 - (time from the end of backward's computation to the last reduced gradient) / (time of the same all_reduces alone)
+    1 - (step with DDP - step with DDP whose hook completes at once) / (all_reduces of the same buckets alone)
 
-The first time is the difference of `backward_comm_time_end` and `backward_compute_time_end` in `_get_ddp_logging_data()`.
-What communication takes from computation is another matter: with as many busy ranks as cores, copies in shared memory take the
-time of a core wherever they run, so a step with DDP is longer than one in no_sync by about the time of the all_reduces.
-Both steps end with an all_reduce of 4 bytes, so that waiting for the slower rank is in neither. The step whose
-communication hook returns the bucket at once shows what copying to and from buckets costs. What the reducer hides on a
-transport that waits is measured in tests/distributed/programs/ddp_reducer.py. A killed rank is timed from the kill to the
-error in the other one.
+The two steps do the same but for communication: in both gradients are views of the buckets, so that neither copies to and from them.
+(Without views flambeau reduces gradients where they lie, and a hook would bring in copies that the step without one does not have.)
+They end with an all_reduce of 4 bytes, so that waiting for the slower rank is in both. The share is not clamped: it is negative where
+communication costs the step more than it takes alone. With as many busy ranks as cores that is to be expected, since copies in
+shared memory take the time of a core wherever they run. What the reducer hides on a transport that waits is measured in
+tests/distributed/programs/ddp_reducer.py. A killed rank is timed from the kill to the error in the other one.
 """
 
 from __future__ import annotations
@@ -37,11 +36,10 @@ from typing import Any
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 SIZES = {"4 B": 1, "1 KB": 256, "64 KB": 16_384, "1 MB": 262_144, "64 MB": 16_777_216}
-STEPS = (
-    "gpt step alone", "gpt step DDP", "wide gpt step DDP", "wide gpt step DDP, no communication",
-    "wide gpt step DDP, no_sync",
+FINISHED_HOOK, VIEWS, ALONE = (
+    "wide gpt step DDP, views, finished hook", "wide gpt step DDP, views", "wide gpt buckets all_reduce"
 )  # fmt: skip
-EXPOSED = "wide gpt gradients after backward"
+STEPS = ("gpt step alone", "gpt step DDP", "wide gpt step DDP", "wide gpt step DDP, no_sync", FINISHED_HOOK, VIEWS)
 TARGETS = {"all_reduce 4 B": 3e-6, "all_reduce 64 MB": 12e-3}
 
 
@@ -59,6 +57,8 @@ class Worker:
         dist.init_process_group("gloo", init_method=f"file://{place}", rank=rank, world_size=2)
         self.tensors = {name: torch.ones(count) for name, count in SIZES.items()}
         self._steps: dict[str, Callable[[], Any]] = {}
+        self._bucket_sizes: list[int] = []
+        self._zeros: list[Any] = []
 
     def case(self, name: str) -> Callable[[], Any]:
         if name.startswith("all_reduce "):
@@ -76,21 +76,31 @@ class Worker:
         for name in STEPS:
             torch.manual_seed(0)
             task = models.make(torch, name.partition(" step")[0])
-            model: Any = task.model if name.endswith("alone") else torch.nn.parallel.DistributedDataParallel(task.model)
-            if name.endswith("no communication"):
-                model.register_comm_hook(None, lambda state, bucket: self._finished(bucket.buffer()))
-            if name == "wide gpt step DDP":
-                self._parallel = model
+            model: Any = task.model
+            if not name.endswith("alone"):
+                model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=" views" in name)
+            if name == FINISHED_HOOK:
+                model.register_comm_hook(None, lambda state, bucket: self._finished(bucket))
             self._steps[name] = self._training(task, model, name.startswith("wide"), name.endswith("no_sync"))
-        flat = torch.zeros(sum(p.numel() for p in task.model.parameters()))
-        buckets = flat.split(25 * 2**20 // 4)
-        self._steps["wide gpt gradients all_reduce"] = lambda: [self.dist.all_reduce(bucket) for bucket in buckets]
+        self._steps[ALONE] = lambda: [self.dist.all_reduce(bucket) for bucket in self._buckets()]
 
-    def _finished(self, value: Any) -> Any:
-        """A future that holds the value already."""
+    def _finished(self, bucket: Any) -> Any:
+        """A communication hook that leaves the bucket as it is: a future that holds it already."""
+        if bucket.index() == 0:
+            self._bucket_sizes.clear()  # the first step may have other buckets
+        self._bucket_sizes.append(bucket.buffer().numel())
         done = self.torch.futures.Future()
-        done.set_result(value)
+        done.set_result(bucket.buffer())
         return done
+
+    def _buckets(self) -> list[Any]:
+        """Tensors as large as the buckets that the hook got in the last steps."""
+        if not self._zeros:
+            if not self._bucket_sizes:
+                self._steps[FINISHED_HOOK]()
+                self._steps[FINISHED_HOOK]()
+            self._zeros = [self.torch.zeros(size) for size in self._bucket_sizes]
+        return self._zeros
 
     def _training(self, task: Any, model: Any, meets: bool, local: bool) -> Callable[[], Any]:
         """A step, without averaging gradients where it is local; where the ranks meet, it ends with waiting for each other."""
@@ -124,15 +134,6 @@ class Worker:
             call()
         return (time.perf_counter() - start) / int(count)
 
-    def exposed(self) -> float:
-        """How long a step waits for communication after backward has computed everything."""
-        step, seconds = self.case("wide gpt step DDP"), []
-        for _ in range(8):
-            step()
-            facts = self._parallel._get_ddp_logging_data()
-            seconds.append((facts["backward_comm_time_end"] - facts["backward_compute_time_end"]) / 1e9)
-        return statistics.median(seconds)
-
     def lose_the_other(self) -> float:
         """Rank 1 ends itself; rank 0 measures how long it takes to know."""
         box: list[Any] = [None]
@@ -153,8 +154,7 @@ def serve(library: str, rank: int, place: str) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         name = line.strip()
-        special = {"lost rank": worker.lose_the_other, EXPOSED: worker.exposed}.get(name)
-        seconds = special() if special else worker.time(name)
+        seconds = worker.lose_the_other() if name == "lost rank" else worker.time(name)
         print(seconds, flush=True)
         if name == "lost rank":
             os._exit(0)
@@ -205,7 +205,7 @@ def main() -> int:
     parser.add_argument("--json")
     options = parser.parse_args()
     cases = [f"all_reduce {size}" for size in SIZES]
-    cases += [*STEPS, "wide gpt gradients all_reduce", EXPOSED]
+    cases += [*STEPS, ALONE]
     cases = [case for case in cases if re.search(options.only, case)]
     pairs = {library: Pair(library) for library in ("flambeau", "torch")}
     rounds: dict[str, list[dict[str, float]]] = {library: [] for library in pairs}
@@ -222,9 +222,8 @@ def main() -> int:
         pair.close()
     report(best)
     for library, own in rounds.items():
-        if (share := hidden(own)) is not None:
-            print(f"{library}: {share:.0%} of communication hidden")
-            best[library]["hidden share"] = share
+        if all(case in cases for case in (FINISHED_HOOK, VIEWS, ALONE)):
+            best[library]["hidden share"] = hidden(library, own)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(best, indent=1))
     return 0
@@ -240,13 +239,15 @@ def report(best: dict[str, dict[str, float]]) -> None:
         print(f"{case:<38}{seconds * 1e6:>9.1f} µs{theirs:>13}{ratio}{target}")
 
 
-def hidden(rounds: list[dict[str, float]]) -> float | None:
-    """The share of communication that runs behind backward, by the median round; None where a case was left out."""
-    needed = (EXPOSED, "wide gpt gradients all_reduce")
-    if not rounds or any(case not in rounds[0] for case in needed):
-        return None
-    exposed = statistics.median(one[needed[0]] / one[needed[1]] for one in rounds)
-    return 1 - min(1.0, max(0.0, exposed))
+def hidden(library: str, rounds: list[dict[str, float]]) -> float:
+    """The share of communication that does not lengthen the step, from medians over the rounds; prints its parts."""
+    silent, step, alone = (statistics.median(one[case] for one in rounds) for case in (FINISHED_HOOK, VIEWS, ALONE))
+    share = 1 - (step - silent) / alone
+    parts = (
+        f"step {step * 1e3:.1f} ms, without communication {silent * 1e3:.1f} ms, all_reduces alone {alone * 1e3:.1f} ms"
+    )
+    print(f"{library}: {share:.0%} of communication hidden ({parts}; medians of {len(rounds)} rounds)")
+    return share
 
 
 if __name__ == "__main__":
