@@ -102,6 +102,14 @@ def _rebuild_parameter_with_state(data: Tensor, requires_grad: bool, backward_ho
     return _set_obj_state(flambeau.nn.Parameter(data, requires_grad), state)
 
 
+def _rebuild_wrapper_subclass(
+    cls: type, dtype: Any, size: Any, stride: Any, storage_offset: int, layout: Any, device: Any, requires_grad: bool
+) -> Tensor:
+    return Tensor._make_wrapper_subclass(
+        cls, size, strides=stride, storage_offset=storage_offset, dtype=dtype, device=device, requires_grad=requires_grad
+    )
+
+
 def _set_obj_state(obj: Any, state: Any) -> Any:
     """Attributes of an object: a dict, or a pair of a dict and the values of slots."""
     attributes, slots = state if isinstance(state, tuple) else (state, None)
@@ -134,7 +142,7 @@ def use_torch_names() -> None:
     for module, functions in (
         ("_utils", (_rebuild_tensor, _rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_meta_tensor_no_storage)),
         ("_utils", (_rebuild_sparse_tensor,)),
-        ("_utils", (_rebuild_parameter, _rebuild_parameter_with_state)),
+        ("_utils", (_rebuild_parameter, _rebuild_parameter_with_state, _rebuild_wrapper_subclass)),
         ("_tensor", (_rebuild_from_type_v2,)),
     ):
         place = importlib.import_module(f"flambeau.{module}")

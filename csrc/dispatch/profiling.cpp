@@ -22,6 +22,7 @@ std::vector<Event> finished;
 Options options;
 std::atomic<int64_t> generation{0};  // events that outlive their recording are dropped
 std::atomic<int64_t> sequence{0};
+int64_t began = 0;  // when recording started
 
 struct Open {
   const Operator* op = nullptr;
@@ -33,10 +34,6 @@ std::vector<Open>& stack() {
   return open;
 }
 
-int64_t now() {
-  using namespace std::chrono;
-  return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
-}
 int64_t thread_number() {
   thread_local const int64_t id = static_cast<int64_t>(::syscall(SYS_gettid));
   return id;
@@ -68,10 +65,30 @@ Open& push(const Operator* op, std::string name) {
 
 }  // namespace
 
+int64_t now() {
+  using namespace std::chrono;
+  return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
+}
+
+void record(std::string name, int64_t start, std::vector<std::string> shapes) {
+  Event event;
+  event.name = std::move(name);
+  event.start = start;
+  event.end = now();
+  event.thread = thread_number();
+  event.depth = -1;
+  event.sequence = sequence.fetch_add(1, std::memory_order_relaxed);
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!active.load(std::memory_order_relaxed) || start < began) return;
+  if (options.shapes) event.shapes = std::move(shapes);
+  finished.push_back(std::move(event));
+}
+
 void start(Options wanted) {
   std::lock_guard<std::mutex> lock(mutex);
   options = wanted;
   finished.clear();
+  began = now();
   generation.fetch_add(1);
   sequence.store(0);
   active.store(true);

@@ -24,7 +24,7 @@ struct Event {
   int64_t thread = 0;
   int64_t memory = 0;  // bytes allocated less bytes freed meanwhile
   int64_t sequence = 0;
-  int depth = 0;                    // events open around it on its thread
+  int depth = 0;                    // events open around it on its thread; -1: it is not nested, see `record`
   std::vector<std::string> shapes;  // of the arguments, one for each; empty for those that are not tensors
   std::string stack;                // Python's, innermost first
 };
@@ -35,6 +35,11 @@ extern std::string (*describe_stack)();
 
 void start(Options options);
 std::vector<Event> stop();  // what was recorded since start
+
+int64_t now();
+// A range that began at `start` and ends now, on any thread and beside what is open there, as an operation in
+// the background is. Its name is kept as it is.
+void record(std::string name, int64_t start, std::vector<std::string> shapes);
 
 // Records from here to the end of the block.
 class Scope {

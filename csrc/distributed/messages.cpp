@@ -34,6 +34,7 @@ void Work::then(std::function<void()> callback) {
 }
 
 void Work::finish(std::exception_ptr error) {
+  if (at_end) at_end();
   std::vector<std::function<void()>> callbacks;
   {
     std::lock_guard<std::mutex> lock(mutex_);

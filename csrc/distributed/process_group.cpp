@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "dispatch/profiling.h"
 #include "distributed/reduce.h"
 
 namespace fl::dist {
@@ -67,6 +68,33 @@ Fingerprint fingerprint(Collective op, const Tensor& t, Reduction reduction = Re
   what.dims = static_cast<uint8_t>(std::min<int64_t>(t.dim(), 8));
   for (int i = 0; i < what.dims; ++i) what.sizes[i] = t.size(i);
   return what;
+}
+
+// The range of an operation in a profile, from its call to its end on whichever thread that is, under
+// PyTorch's name.
+class Recording {
+ public:
+  explicit Recording(const Fingerprint& what) {
+    if (!profiling::active.load(std::memory_order_relaxed)) return;
+    start_ = profiling::now();
+    const bool any = what.op == Collective::Receive && what.root < 0;
+    name_ = message("gloo:", any ? "recvAnySource" : name_of(what.op));
+    if (what.op == Collective::Barrier) return;
+    std::string sizes = "[";
+    for (int i = 0; i < what.dims; ++i) sizes += message(i ? ", " : "", what.sizes[i]);
+    shapes_ = {sizes + "]"};
+  }
+  bool active() const { return start_ != 0; }
+  void end() const { profiling::record(name_, start_, shapes_); }
+
+ private:
+  int64_t start_ = 0;
+  std::string name_;
+  std::vector<std::string> shapes_;
+};
+
+void record(const Recording& recording, Work& work) {
+  if (recording.active()) work.at_end = [recording] { recording.end(); };
 }
 
 void check_list(const char* op, const Tensors& list, int ranks) {
@@ -173,14 +201,17 @@ void ProcessGroup::run() {
 }
 
 template <class F>
-WorkRef ProcessGroup::submit(const Mode& mode, Tensors results, F&& body) {
+WorkRef ProcessGroup::submit(const Fingerprint& what, const Mode& mode, Tensors results, F&& body) {
+  const Recording recording(what);
   if (!mode.async && pending_.load() == 0) {
     std::lock_guard<std::mutex> running(running_);
     FL_CHECK(!presence_.closing, "[distributed] expected a process group, got one that was destroyed");
     body(Limit::after(mode.timeout));
+    if (recording.active()) recording.end();
     return nullptr;
   }
   auto work = std::make_shared<Work>(std::move(results));
+  record(recording, *work);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     FL_CHECK(!stopping_, "[distributed] expected a process group, got one that was destroyed");
@@ -195,11 +226,9 @@ WorkRef ProcessGroup::submit(const Mode& mode, Tensors results, F&& body) {
 }
 
 WorkRef ProcessGroup::barrier(const Mode& mode) {
-  return submit(mode, {}, [this](const Limit& limit) {
-    Fingerprint what;
-    what.op = Collective::Barrier;
-    collectives_.exchange(what, {}, limit);
-  });
+  Fingerprint what;
+  what.op = Collective::Barrier;
+  return submit(what, mode, {}, [=](const Limit& limit) { collectives_.exchange(what, {}, limit); });
 }
 
 // Ranks index pieces of shared memory, so one that no process has must not get through.
@@ -213,7 +242,7 @@ WorkRef ProcessGroup::broadcast(const Tensor& tensor, int root, const Mode& mode
   const Fingerprint what = fingerprint(Collective::Broadcast, tensor, Reduction::None, root);
   const bool sends = root == rank();
   const Tensor buffer = sends ? dense(tensor) : room_for(tensor);
-  return submit(mode, {tensor}, [=](const Limit& limit) {
+  return submit(what, mode, {tensor}, [=](const Limit& limit) {
     const Piece piece = piece_of(buffer);
     Exchange exchange{true, {}, {}, {}, piece.bytes};
     if (sends) {
@@ -231,7 +260,7 @@ WorkRef ProcessGroup::all_reduce(const Tensor& tensor, Reduction reduction, cons
   check_reduction("all_reduce", tensor.dtype(), reduction);
   const Fingerprint what = fingerprint(Collective::AllReduce, tensor, reduction);
   const Tensor buffer = dense(tensor);
-  return submit(mode, {tensor}, [=](const Limit& limit) {
+  return submit(what, mode, {tensor}, [=](const Limit& limit) {
     collectives_.all_reduce(what, {piece_of(buffer)}, limit);
     deliver(tensor, buffer);
   });
@@ -246,7 +275,7 @@ WorkRef ProcessGroup::all_reduce_gradients(const Tensors& tensors, Reduction red
   what.sizes[0] = what.count;
   what.pass = pass;
   what.bucket = bucket;
-  return submit(mode, tensors, [=](const Limit& limit) {
+  return submit(what, mode, tensors, [=](const Limit& limit) {
     collectives_.all_reduce(what, pieces_of(tensors), limit);
     for (const Tensor& t : tensors) t.bump_version();
   });
@@ -257,7 +286,7 @@ WorkRef ProcessGroup::reduce(const Tensor& tensor, int root, Reduction reduction
   check_reduction("reduce", tensor.dtype(), reduction);
   const Fingerprint what = fingerprint(Collective::Reduce, tensor, reduction, root);
   const Tensor buffer = dense(tensor);
-  return submit(mode, {tensor}, [=](const Limit& limit) {
+  return submit(what, mode, {tensor}, [=](const Limit& limit) {
     const Piece piece = piece_of(buffer);
     collectives_.exchange(what, {true, {piece}, {}, root == rank() ? piece : Piece{}, piece.bytes}, limit);
     if (root == rank()) deliver(tensor, buffer);
@@ -270,7 +299,7 @@ WorkRef ProcessGroup::all_gather(const Tensors& to, const Tensor& from, const Mo
   const Fingerprint what = fingerprint(Collective::AllGather, from);
   const Tensor input = dense(from);
   const Tensors rooms = room_for(to);
-  return submit(mode, to, [=](const Limit& limit) {
+  return submit(what, mode, to, [=](const Limit& limit) {
     const Piece piece = piece_of(input);
     collectives_.exchange(what, {true, {piece}, pieces_of(rooms), {}, piece.bytes}, limit);
     deliver(to, rooms);
@@ -286,7 +315,7 @@ WorkRef ProcessGroup::gather(const Tensors& to, const Tensor& from, int root, co
   const Fingerprint what = fingerprint(Collective::Gather, from, Reduction::None, root);
   const Tensor input = dense(from);
   const Tensors rooms = root == rank() ? room_for(to) : Tensors{};
-  return submit(mode, to, [=](const Limit& limit) {
+  return submit(what, mode, to, [=](const Limit& limit) {
     const Piece piece = piece_of(input);
     collectives_.exchange(what, {true, {piece}, pieces_of(rooms), {}, piece.bytes}, limit);
     if (root == rank()) deliver(to, rooms);
@@ -302,7 +331,7 @@ WorkRef ProcessGroup::scatter(const Tensor& to, const Tensors& from, int root, c
   const Fingerprint what = fingerprint(Collective::Scatter, to, Reduction::None, root);
   const Tensors inputs = root == rank() ? dense(from) : Tensors{};
   const Tensor room = room_for(to);
-  return submit(mode, {to}, [=](const Limit& limit) {
+  return submit(what, mode, {to}, [=](const Limit& limit) {
     const Piece piece = piece_of(room);
     Exchange exchange{false, pieces_of(inputs), std::vector<Piece>(size()), {}, piece.bytes};
     exchange.receive[root] = piece;
@@ -319,7 +348,7 @@ WorkRef ProcessGroup::reduce_scatter(const Tensor& to, const Tensors& from, Redu
   const Fingerprint what = fingerprint(Collective::ReduceScatter, to, reduction);
   const Tensors inputs = dense(from);
   const Tensor room = room_for(to);
-  return submit(mode, {to}, [=](const Limit& limit) {
+  return submit(what, mode, {to}, [=](const Limit& limit) {
     const Piece piece = piece_of(room);
     collectives_.exchange(what, {false, pieces_of(inputs), {}, piece, piece.bytes}, limit);
     deliver(to, room);
@@ -332,7 +361,7 @@ WorkRef ProcessGroup::all_to_all(const Tensors& to, const Tensors& from, const M
   Fingerprint what = fingerprint(Collective::AllToAll, from[0]);
   what.count = -1;  // sizes differ from rank to rank
   const Tensors inputs = dense(from), rooms = room_for(to);
-  return submit(mode, to, [=](const Limit& limit) {
+  return submit(what, mode, to, [=](const Limit& limit) {
     collectives_.all_to_all(what, pieces_of(inputs), pieces_of(rooms), limit);
     deliver(to, rooms);
   });
@@ -343,6 +372,7 @@ WorkRef ProcessGroup::send(const Tensor& tensor, int to, int64_t tag, const Mode
   const Fingerprint what = fingerprint(Collective::Send, tensor, Reduction::None, to);
   const Tensor buffer = dense(tensor);
   auto work = std::make_shared<Work>(Tensors{tensor, buffer});
+  record(Recording(what), *work);
   messages_.send(what, piece_of(buffer), to, tag, Limit::after(mode.timeout), work, !mode.async);
   return work;
 }
@@ -352,6 +382,7 @@ WorkRef ProcessGroup::receive(const Tensor& tensor, int from, int64_t tag, const
   const Fingerprint what = fingerprint(Collective::Receive, tensor, Reduction::None, from);
   const Tensor room = room_for(tensor);
   auto work = std::make_shared<Work>(Tensors{tensor});
+  record(Recording(what), *work);
   messages_.receive(
       what, piece_of(room), from, tag, Limit::after(mode.timeout), work, [=] { deliver(tensor, room); },
       !mode.async);

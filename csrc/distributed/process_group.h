@@ -66,7 +66,7 @@ class ProcessGroup {
   };
 
   template <class F>
-  WorkRef submit(const Mode& mode, Tensors results, F&& body);
+  WorkRef submit(const Fingerprint& what, const Mode& mode, Tensors results, F&& body);
   void run();
   void check_rank(const char* op, const char* role, int rank, int lowest = 0) const;
 

@@ -24,6 +24,7 @@ class Work {
   void finish(std::exception_ptr error = nullptr);
 
   const std::vector<Tensor> results;
+  std::function<void()> at_end;  // called before anybody learns that the operation is done
   std::atomic<int> source{-1};  // of a received message
 
  private:

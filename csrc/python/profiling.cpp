@@ -61,8 +61,28 @@ PyObject* stop(PyObject*, PyObject*) {
   });
 }
 
-PyMethodDef functions[] = {
-    {"_profiler_start", start, METH_VARARGS, nullptr}, {"_profiler_stop", stop, METH_NOARGS, nullptr}, {}};
+// _profiler_record(name, start, shapes): a range that began at `start` and ends now (`profiling::record`).
+PyObject* record(PyObject*, PyObject* args) {
+  const char* name;
+  long long start;
+  PyObject* shapes;
+  if (!PyArg_ParseTuple(args, "sLO!", &name, &start, &PyTuple_Type, &shapes)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    std::vector<std::string> texts;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shapes); ++i) {
+      const char* text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(shapes, i));
+      if (!text) return nullptr;
+      texts.emplace_back(text);
+    }
+    profiling::record(name, start, std::move(texts));
+    Py_RETURN_NONE;
+  });
+}
+
+PyMethodDef functions[] = {{"_profiler_start", start, METH_VARARGS, nullptr},
+                           {"_profiler_stop", stop, METH_NOARGS, nullptr},
+                           {"_profiler_record", record, METH_VARARGS, nullptr},
+                           {}};
 
 }  // namespace
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import flambeau
+from flambeau.autograd.profiler import _active as profilers
+from flambeau.autograd.profiler import record_function
 from flambeau.distributed import _in_graph
 from flambeau.distributed._groups import (
     GroupMember,
@@ -95,7 +97,14 @@ def name_next(operator: str) -> None:
 
 
 def _tell(method: str, arguments: tuple[Any, ...], result: Any) -> None:
-    """Tells watchers of a collective by PyTorch's name for it, which has another one for lists than for whole tensors."""
+    """Tells watchers of a collective by its operator."""
+    operator = _names.pop() if _names else f"c10d.{_operator(method, arguments, result)}"
+    for watcher in watchers:
+        watcher(operator)
+
+
+def _operator(method: str, arguments: tuple[Any, ...], result: Any) -> str:
+    """PyTorch's name of a collective, which has another one for lists than for whole tensors."""
     plain = {"all_reduce": "allreduce_", "all_to_all": "alltoall_", "all_gather": "allgather_"}.get(
         method, f"{method}_"
     )
@@ -107,9 +116,7 @@ def _tell(method: str, arguments: tuple[Any, ...], result: Any) -> None:
         plain = "_reduce_scatter_base_"
     elif method == "all_to_all" and result is not arguments[0]:
         plain = "alltoall_base_"
-    operator = _names.pop() if _names else f"c10d.{plain}"
-    for watcher in watchers:
-        watcher(operator)
+    return plain
 
 
 def _submit(
@@ -117,6 +124,13 @@ def _submit(
 ) -> Any:
     if watchers:
         _tell(method, arguments, result)
+    if profilers:
+        with record_function(f"c10d::{_operator(method, arguments, result)}"):
+            return _start(group, method, arguments, result, async_op, timeout)
+    return _start(group, method, arguments, result, async_op, timeout)
+
+
+def _start(group: ProcessGroup, method: str, arguments: tuple[Any, ...], result: Any, async_op: bool, timeout: Any) -> Any:
     if _coalescing is not None:
         work = group.run(method, arguments, result, False, timeout)
         _coalescing.append(work)
@@ -174,7 +188,7 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
         return None
     if flambeau.compiler.is_compiling():
         return _in_graph.all_reduce(tensor, op, member, async_op)
-    if type(op) is ReduceOp.RedOpType and op is not ReduceOp.PREMUL_SUM and not async_op and _coalescing is None:
+    if type(op) is ReduceOp.RedOpType and op is not ReduceOp.PREMUL_SUM and not (async_op or profilers or _coalescing is not None):
         # The way of small tensors, where every call counts.
         native = member._native
         if native is not None and not tensor.is_sparse and not tensor.is_complex():
@@ -187,14 +201,14 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
                 raise
             return None
     if tensor.is_sparse:
-        return _all_reduce_sparse(tensor, op, member, async_op)
+        return all_reduce_sparse(tensor, op, member, async_op)
     if tensor.is_complex():
         _check_complex("all_reduce", tensor, op)
     number, (sent,) = member.reducing(op, (tensor,), True)
     return _submit(member, "all_reduce", (sent, number), [tensor], async_op)
 
 
-def _all_reduce_sparse(tensor: Tensor, op: Any, member: ProcessGroup, async_op: bool) -> Work | None:
+def all_reduce_sparse(tensor: Tensor, op: Any, member: ProcessGroup, async_op: bool) -> Work | None:
     """Sparse tensors are summed by gathering their entries."""
     from flambeau.distributed._objects import all_gather_object
 

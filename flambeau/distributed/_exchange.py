@@ -15,7 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau
+from flambeau import _C
 from flambeau import _distributed as native
+from flambeau.autograd.profiler import _active as profilers
 
 __all__ = ["ExchangeGroup", "Task", "average", "bytes_of", "deliver", "dense", "pointer", "run_message"]
 
@@ -103,8 +105,18 @@ def run_message(action: Callable[[], int], is_async: bool) -> Task:
     return task
 
 
+def recording(name: str, tensor: Any) -> Callable[[], None]:
+    """What ends the range of an operation in a profile."""
+    if not profilers:
+        return lambda: None
+    start, shapes = time.perf_counter_ns(), () if tensor is None else (str(list(tensor.shape)),)
+    return lambda: _C._profiler_record(name, start, shapes)
+
+
 class ExchangeGroup:
     """Collectives over the primitives that subclasses have."""
+
+    _library = "gloo"  # by which profiles name it
 
     def __init__(self, rank: int, size: int, name: str) -> None:
         self._rank, self._size, self._name = rank, size, name
@@ -146,8 +158,11 @@ class ExchangeGroup:
     def _run(self, what: str, tensor: Any, is_async: bool, limit: int, body: Callable[[], Any]) -> Any:
         """Runs a collective in the order of calls: on the caller's thread when nothing is queued."""
 
+        record = recording(f"{self._library}:{what.partition(' ')[0]}", tensor)
+
         def action() -> None:
             self._exchange(what, tensor, limit, body)
+            record()
 
         if not is_async and self._pending == 0:
             action()

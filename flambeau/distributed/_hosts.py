@@ -15,7 +15,16 @@ from typing import Any
 
 import flambeau
 from flambeau import _distributed as native
-from flambeau.distributed._exchange import ExchangeGroup, average, bytes_of, deliver, dense, pointer, run_message
+from flambeau.distributed._exchange import (
+    ExchangeGroup,
+    average,
+    bytes_of,
+    deliver,
+    dense,
+    pointer,
+    recording,
+    run_message,
+)
 from flambeau.distributed._stores import Store
 
 __all__ = ["HostsGroup"]
@@ -173,6 +182,7 @@ class HostsGroup(ExchangeGroup):
             sources = (ctypes.c_int * len(peers))(*peers)
             handle = library.fl_gloo_receive(link, pointer(values), count, sources, len(peers), slot)
         what = "send" if is_send else "recv"
+        record = recording(f"gloo:{what}", tensor)
         if not handle:
             raise native.DistBackendError(f"[{what}] expected a message between hosts, got: {_reason()}")
 
@@ -183,6 +193,7 @@ class HostsGroup(ExchangeGroup):
                 raise native.DistBackendError(f"[{what}] expected a message with ranks {peers}, got: {_reason()}")
             if not is_send:
                 deliver(tensor, values)
+            record()
             return source.value
 
         return run_message(action, is_async)

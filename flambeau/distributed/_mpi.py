@@ -23,7 +23,16 @@ from typing import Any
 import flambeau
 from flambeau import _distributed as native
 from flambeau.distributed import _openmpi
-from flambeau.distributed._exchange import ExchangeGroup, average, bytes_of, deliver, dense, pointer, run_message
+from flambeau.distributed._exchange import (
+    ExchangeGroup,
+    average,
+    bytes_of,
+    deliver,
+    dense,
+    pointer,
+    recording,
+    run_message,
+)
 from flambeau.distributed._stores import Store, TCPStore
 
 __all__ = ["MpiGroup", "is_available", "world"]
@@ -135,6 +144,8 @@ def _common_store(comm: Any, rank: int, size: int) -> Store:
 
 class MpiGroup(ExchangeGroup):
     """The native side of a group over MPI, with a communicator of its own."""
+
+    _library = "mpi"
 
     def __init__(self, rank: int, size: int, name: str, world_ranks: list[int], comm: Any = None) -> None:
         super().__init__(rank, size, name)
@@ -259,6 +270,7 @@ class MpiGroup(ExchangeGroup):
         if tag >= _TAG_LIMIT:
             raise ValueError(f"[send] expected a tag below {_TAG_LIMIT} with MPI, got {tag}")
         values, what = dense(tensor), "send" if is_send else "recv"
+        record = recording(f"mpi:{what}", tensor)
         number = tag if tag >= 0 else _TAG_LIMIT
         request = ctypes.c_void_p()
         start = self._mpi.MPI_Isend_c if is_send else self._mpi.MPI_Irecv_c
@@ -269,6 +281,7 @@ class MpiGroup(ExchangeGroup):
             status = self._finish_request(request, what, limit)
             if not is_send:
                 deliver(tensor, values)
+            record()
             return int(status.source) if not is_send else -1
 
         return run_message(action, is_async)

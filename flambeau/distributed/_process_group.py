@@ -219,24 +219,54 @@ class ProcessGroup:
     # ------------------------------------------------------------------------------------ collectives
 
     def allreduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Work:
+        """Several tensors are contributions of their own: each gets the reduction of all tensors of all processes."""
         chosen = _choice(opts, op)
-        listed = _listed(tensors)
-        number, listed = self.reducing(chosen, listed, True)
-        works = [self.run("all_reduce", (t, number), [t], False, timeout) for t in listed]
-        return works[0] if len(works) == 1 else Works(works, listed)  # type: ignore[return-value]
+        first, *others = listed = _alike("all_reduce", _listed(tensors))
+        if first.is_sparse:
+            from flambeau.distributed._collectives import all_reduce_sparse
+
+            return Works([all_reduce_sparse(_single("all_reduce", listed), chosen, self, True)], listed)
+        number, _ = self.reducing(chosen, listed, True)
+        if not others:
+            return self.run("all_reduce", (first, number), [first], False, timeout)  # type: ignore[return-value]
+        own = self._alone("all_reduce", chosen, listed)
+        return Works([self.run("all_reduce", (own, number), [own], False, timeout)], listed, lambda: _spread(own, listed))
+
+    def _alone(self, name: str, op: Any, tensors: list[Any]) -> Any:
+        """The reduction of this process's tensors."""
+        with flambeau.no_grad():
+            total = tensors[0].clone()
+            for tensor in tensors[1:]:
+                if op == ReduceOp.SUM:
+                    total += tensor
+                elif op == ReduceOp.PRODUCT:
+                    total *= tensor
+                elif op in (ReduceOp.MIN, ReduceOp.MAX):
+                    total = flambeau.minimum(total, tensor) if op == ReduceOp.MIN else flambeau.maximum(total, tensor)
+                else:
+                    raise ValueError(f"[{name}] expected one tensor for {op}, got {len(tensors)}")
+        return total
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
         listed = _listed(tensors)
-        work = self.allreduce(list({id(tensor): tensor for tensor in listed}.values()), opts)
-        return Works([work], listed)
+        _same_dtype("all_reduce_coalesced", listed)
+        each = {id(tensor): tensor for tensor in listed}.values()
+        return Works([self.allreduce([tensor], opts) for tensor in each], listed)
 
     def broadcast(self, tensors: Any, opts: Any = 0, root: int | None = None, timeout: Any = None) -> Work:
+        """All tensors of all processes get the values of one, that at `rootTensor` of the root's list."""
         source = root if root is not None else opts if isinstance(opts, int) else opts.rootRank
-        listed = _listed(tensors)
-        return Works([self.run("broadcast", (t, source), [t], False, timeout) for t in listed], listed)
+        listed, place = _alike("broadcast", _listed(tensors)), getattr(opts, "rootTensor", 0)
+        if not 0 <= place < len(listed):
+            raise RuntimeError(f"[broadcast] expected a rootTensor below {len(listed)}, got invalid root tensor: {place}")
+        work = self.run("broadcast", (listed[place], source), [listed[place]], False, timeout)
+        if len(listed) == 1:
+            return work  # type: ignore[return-value]
+        return Works([work], listed, lambda: _spread(listed[place], listed))
 
     def reduce(self, tensors: Any, opts: Any = None, root: int = 0, op: Any = None) -> Work:
         listed = _listed(tensors)
+        _single("reduce", listed)
         target = opts.rootRank if opts is not None and not isinstance(opts, int) else opts or root
         number, sent = self.reducing(_choice(None if isinstance(opts, int) else opts, op), listed, False)
         return Works([self.run("reduce", (t, target, number), [t], False) for t in sent], listed)
@@ -244,10 +274,32 @@ class ProcessGroup:
     def allgather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
         if isinstance(input_tensors, flambeau.Tensor):
             return self.run("all_gather", (list(output_tensors), input_tensors), output_tensors, False)  # type: ignore[return-value]
-        pairs = zip(output_tensors, input_tensors)
-        return Works([self.run("all_gather", (list(o), i), o, False) for o, i in pairs], _flat(output_tensors))
+        inputs = _alike("all_gather", _listed(input_tensors))
+        if len(output_tensors) != len(inputs):
+            raise RuntimeError(
+                f"[all_gather] expected as many lists of outputs as inputs, {len(inputs)}, got {len(output_tensors)}"
+            )
+        wanted = self._size * len(inputs)
+        for outputs in output_tensors:
+            if len(outputs) != wanted:
+                raise RuntimeError(f"[all_gather] expected lists of {wanted} tensors, got {len(outputs)}: invalid output list")
+        # Every list gets all inputs of all processes, those of one process side by side.
+        first, count = output_tensors[0], len(inputs)
+        works = [self.run("all_gather", (list(first[i::count]), t), first, False) for i, t in enumerate(inputs)]
+        if count == 1:
+            return Works(works, list(first))
+        return Works(works, _flat(output_tensors), lambda: _copy_lists(output_tensors))
 
-    allgather_coalesced = allgather
+    def allgather_coalesced(self, output_lists: Any, input_list: Any, opts: Any = None) -> Work:
+        """Several tensors: `output_lists[rank][i]` is tensor i of a rank."""
+        inputs = _listed(input_list)
+        if len(output_lists) != self._size or any(len(outputs) != len(inputs) for outputs in output_lists):
+            raise RuntimeError(
+                f"[all_gather_coalesced] expected {self._size} lists of {len(inputs)} tensors, got "
+                f"{[len(outputs) for outputs in output_lists]}: invalid output list"
+            )
+        works = [self.run("all_gather", ([o[i] for o in output_lists], t), None, False) for i, t in enumerate(inputs)]
+        return Works(works, _flat(output_lists))
 
     def _allgather_base(self, output: Any, input: Any, opts: Any = None) -> Work:
         parts = equal_parts("all_gather_into_tensor", output, self._size, input)
@@ -261,21 +313,19 @@ class ProcessGroup:
     def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = None, root: int = 0) -> Work:
         target = root if opts is None else opts if isinstance(opts, int) else opts.rootRank
         outputs = list(output_tensors[0]) if output_tensors else []
-        return self.run("gather", (outputs, input_tensors[0], target), outputs, False)  # type: ignore[return-value]
+        return self.run("gather", (outputs, _single("gather", input_tensors), target), outputs, False)  # type: ignore[return-value]
 
     def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None, root: int = 0) -> Work:
         source = root if opts is None else opts if isinstance(opts, int) else opts.rootRank
         inputs = list(input_tensors[0]) if input_tensors else []
-        return self.run("scatter", (output_tensors[0], inputs, source), output_tensors, False)  # type: ignore[return-value]
+        return self.run("scatter", (_single("scatter", output_tensors), inputs, source), output_tensors, False)  # type: ignore[return-value]
 
     def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None, op: Any = None) -> Work:
         if isinstance(output_tensors, flambeau.Tensor):
             output_tensors, input_tensors = [output_tensors], [input_tensors]
-        works = []
-        for output, inputs in zip(output_tensors, input_tensors):
-            number, sent = self.reducing(_choice(opts, op), inputs, False)
-            works.append(self.run("reduce_scatter", (output, sent, number), output, False))
-        return Works(works, output_tensors)
+        output, inputs = _single("reduce_scatter", output_tensors), _single("reduce_scatter", input_tensors)
+        number, sent = self.reducing(_choice(opts, op), inputs, False)
+        return Works([self.run("reduce_scatter", (output, sent, number), output, False)], output_tensors)
 
     def _reduce_scatter_base(self, output: Any, input: Any, opts: Any = None) -> Work:
         parts = equal_parts("reduce_scatter_tensor", input, self._size, output)
@@ -386,6 +436,46 @@ def _listed(tensors: Any) -> list[Any]:
             "[ProcessGroup] expected one tensor or more, got an empty list: requires non-empty tensor list"
         )
     return list(tensors)
+
+
+def _single(op: str, tensors: Any) -> Any:
+    if len(tensors) != 1:
+        raise RuntimeError(f"[{op}] expected one tensor, got {len(tensors)}: requires a single-element tensor list")
+    return tensors[0]
+
+
+def _same_dtype(op: str, tensors: list[Any]) -> None:
+    first = tensors[0]
+    for tensor in tensors[1:]:
+        if tensor.dtype != first.dtype or tensor.device != first.device or tensor.layout != first.layout:
+            raise RuntimeError(
+                f"[{op}] expected tensors of one dtype, device and layout, got {first.dtype} on {first.device} and "
+                f"{tensor.dtype} on {tensor.device}: invalid tensor type"
+            )
+
+
+def _alike(op: str, tensors: list[Any]) -> list[Any]:
+    _same_dtype(op, tensors)
+    for tensor in tensors[1:]:
+        if tensor.shape != tensors[0].shape:
+            raise RuntimeError(
+                f"[{op}] expected tensors of one shape, got {tuple(tensors[0].shape)} and {tuple(tensor.shape)}: invalid tensor size"
+            )
+    return tensors
+
+
+def _spread(value: Any, tensors: list[Any]) -> None:
+    with flambeau.no_grad():
+        for tensor in tensors:
+            if tensor is not value:
+                tensor.copy_(value)
+
+
+def _copy_lists(lists: Any) -> None:
+    first, *others = lists
+    for other in others:
+        for value, tensor in zip(first, other):
+            _spread(value, [tensor])
 
 
 def _flat(lists: Any) -> list[Any]:

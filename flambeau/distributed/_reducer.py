@@ -294,6 +294,11 @@ class Reducer:
                 last = number == len(self.buckets) - 1
                 seen = GradBucket(number, bucket.flat, bucket.views(), bucket.parameters, last)
                 bucket.launched = self.hook(self.hook_state, seen)
+                if not hasattr(bucket.launched, "wait"):
+                    raise RuntimeError(
+                        "[comm_hook] callback must return a torch.futures.Future object, but got "
+                        f"{type(bucket.launched).__name__}"
+                    )
             elif self.divisor is None:
                 bucket.launched = collectives.all_reduce(bucket.memory, ReduceOp.AVG, self.group, async_op=True)
             else:

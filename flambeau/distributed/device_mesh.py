@@ -13,6 +13,7 @@ from typing import Any
 import flambeau
 from flambeau import _C
 from flambeau.distributed import _groups as groups
+from flambeau.distributed._mesh_layout import layout_of, ranks_in
 from flambeau.utils._python_dispatch import _disable_current_modes
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
@@ -355,6 +356,31 @@ class DeviceMesh:
 
     def __deepcopy__(self, memo: Any) -> DeviceMesh:
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As PyTorch's: the ranks in a list, and a layout over it. Groups are found again by their ranks."""
+        ranks = self.mesh.reshape(-1)
+        return {
+            "_device_type": self.device_type, "_layout": layout_of(self.shape), "_rank_map": ranks.contiguous(),
+            "_mesh_dim_names": self.mesh_dim_names, "_root_mesh": None, "_flatten_rank_map": tuple(ranks.tolist()),
+            "_thread_id": None, "_flatten_mapping": {}, "_rank": groups.get_rank() if groups.is_initialized() else 0,
+            "_dim_group_names": [group.group_name for group in self._dim_groups if group is not None],
+            "_coordinate_on_dim": self.get_coordinate(), "_hash": None,
+        }  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.device_type = state["device_type"] if "device_type" in state else state["_device_type"]
+        names = state["mesh_dim_names"] if "mesh_dim_names" in state else state["_mesh_dim_names"]
+        self.mesh_dim_names = tuple(names) if names else None
+        if "_layout" in state:
+            ranks, shape = ranks_in(state["_layout"], state["_rank_map"].tolist(), state["_rank"])
+            self.mesh = flambeau.tensor(ranks, dtype=flambeau.int32).view(shape)
+        else:
+            self.mesh = state["mesh"].to(flambeau.int32)
+        self._root, self._flattened, self._flattened_dims, self._dim_groups = None, {}, {}, []
+        self._coordinate = None
+        if groups.is_initialized():
+            self._locate(groups.get_rank())
 
     def __repr__(self) -> str:
         names = self.mesh_dim_names

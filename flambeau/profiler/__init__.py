@@ -173,15 +173,15 @@ class profile:
         self._recording = self._records_device = False
         _active.remove(self)
         events = self._ranges
-        for name, start, end, thread, memory, _, sequence, shapes, stack in raw:
-            is_node = name.startswith("autograd::")
+        for name, start, end, thread, memory, depth, sequence, shapes, stack in raw:
+            is_named = depth < 0 or name.startswith("autograd::")
             sizes = [_parsed(shape) for shape in shapes] if self.record_shapes else None
-            events.append(
-                FunctionEvent(
-                    name if is_node else f"aten::{name}", start, end, "cpu_op", sizes, thread, memory,
-                    stack.split("\n") if stack else (), sequence,
-                )
+            event = FunctionEvent(
+                name if is_named else f"aten::{name}", start, end, "cpu_op", sizes, thread, memory,
+                stack.split("\n") if stack else (), sequence,
             )  # fmt: skip
+            event.is_async = depth < 0
+            events.append(event)
         events = nest(events)
         self._done = [*self._done, *events, *device_events(on_device, events)]
         self._ranges = []

@@ -303,6 +303,8 @@ def nest(events: list[FunctionEvent]) -> list[FunctionEvent]:
     events = sorted(events, key=lambda e: (e.thread, e.start, -e.end, e.id))
     open_events: list[FunctionEvent] = []
     for event in events:
+        if event.is_async:  # beside the others of its thread
+            continue
         while open_events and (open_events[-1].thread != event.thread or open_events[-1].end < event.end):
             open_events.pop()
         if open_events:

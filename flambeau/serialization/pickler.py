@@ -20,6 +20,10 @@ from flambeau.storage import STORAGE_NAMES, TypedStorage, UntypedStorage, storag
 # Where PyTorch keeps what has another place here.
 _MOVED = {
     ("torch._utils", "_rebuild_from_type_v2"): ("torch._tensor", "_rebuild_from_type_v2"),
+    **{
+        ("torch.distributed.tensor._spec", name): ("torch.distributed.tensor._dtensor_spec", name)
+        for name in ("DTensorSpec", "ShardOrderEntry", "TensorMeta")
+    },
 }
 
 

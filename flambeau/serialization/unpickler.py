@@ -246,6 +246,15 @@ class _FromType:
         return _set_attributes(tensor, state)
 
 
+def rebuild_wrapper_subclass(
+    kind: Any, dtype: Any, size: Any, stride: Any, offset: Any, layout: Any, device: Any, requires_grad: Any
+) -> Any:
+    """A tensor without memory of its own, of a class that was allowed."""
+    if not (isinstance(kind, type) and issubclass(kind, Tensor) and any(kind is k for k in _user_globals.values())):
+        raise UnpicklingError("[load] expected a class of tensors that was allowed, got another one")
+    return _utils._rebuild_wrapper_subclass(kind, dtype, size, stride, offset, layout, device, requires_grad)
+
+
 # Dtypes that have no typed storage: their tensors name the dtype beside the bytes.
 STORED_DTYPES = (
     "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
@@ -272,6 +281,7 @@ _CALLABLE: dict[str, Any] = {
     "torch._utils._rebuild_parameter": rebuild_parameter,
     "torch._utils._rebuild_parameter_with_state": rebuild_parameter_with_state,
     "torch._utils._rebuild_meta_tensor_no_storage": rebuild_meta_tensor,
+    "torch._utils._rebuild_wrapper_subclass": rebuild_wrapper_subclass,
     "torch._utils._rebuild_device_tensor_from_cpu_tensor": rebuild_device_tensor,
     "torch._tensor._rebuild_from_type_v2": _FromType(),
     "torch._utils._rebuild_from_type_v2": _FromType(),

@@ -33,6 +33,18 @@ _INDEX = "model.safetensors.index.json"
 _PLACES = "DCP_SHARDING_INFO"
 
 
+def file_name(number: int, count: int) -> str:
+    return f"model-{number:05d}-of-{count:05d}.safetensors"
+
+
+def write_index(folder: Path, sizes: dict[str, int], files: dict[str, str]) -> None:
+    """Says in which file each tensor is, as model hubs expect it."""
+    index = {"metadata": {"total_size": sum(sizes[fqn] for fqn in files)}, "weight_map": files}
+    temporary = folder / f"{_INDEX}.tmp"
+    temporary.write_text(json.dumps(index, indent=2))
+    temporary.rename(folder / _INDEX)
+
+
 class HuggingFaceStorageWriter(StorageWriter):
     """Writes safetensors files to a folder. `fqn_to_index_mapping` says in which file, from 1, each tensor goes."""
 
@@ -43,20 +55,25 @@ class HuggingFaceStorageWriter(StorageWriter):
         thread_count: int = 1,
         save_distributed: bool = False,
         enable_consolidation: bool = False,
+        thread_count_consolidation: int = 1,
         **_: Any,
     ) -> None:
-        if enable_consolidation:
-            raise NotImplementedError(
-                "[HuggingFaceStorageWriter] expected enable_consolidation=False, got True: save whole tensors instead"
-            )
-        self.path, self.save_distributed = Path(path), save_distributed
+        # Where whole tensors go that are made of the parts; these lie in a folder below.
+        self.consolidated: Path | None = Path(path) if enable_consolidation and save_distributed else None
+        self.threads = thread_count_consolidation
+        self.path, self.save_distributed = self._parts(Path(path)), save_distributed
         self.fqn_to_index_mapping = fqn_to_index_mapping
         # Tensors that all processes have are written by the first, so that each file has one writer.
         self.needs_lowest_rank = not save_distributed
 
+    def _parts(self, path: Path) -> Path:
+        return path if self.consolidated is None else path / "sharded"
+
     def reset(self, checkpoint_id: Any = None) -> None:
         if checkpoint_id is not None:
-            self.path = Path(checkpoint_id)
+            if self.consolidated is not None:
+                self.consolidated = Path(checkpoint_id)
+            self.path = self._parts(Path(checkpoint_id))
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None: ...
 
@@ -79,8 +96,7 @@ class HuggingFaceStorageWriter(StorageWriter):
         return [dataclasses.replace(plan, storage_data=rank) for rank, plan in enumerate(plans)]
 
     def _file_name(self, number: int, rank: int) -> str:
-        count = max(self.fqn_to_index_mapping.values()) if self.fqn_to_index_mapping else 1
-        name = f"model-{number:05d}-of-{count:05d}.safetensors"
+        name = file_name(number, max(self.fqn_to_index_mapping.values()) if self.fqn_to_index_mapping else 1)
         return f"shard-{rank + 1:05d}-{name}" if self.save_distributed else name
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
@@ -103,16 +119,15 @@ class HuggingFaceStorageWriter(StorageWriter):
         return completed(results)
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        if self.save_distributed:
-            return
         written = [result for row in results for result in row]
-        index = {
-            "metadata": {"total_size": sum(result.size_in_bytes for result in written)},
-            "weight_map": {result.index.fqn: result.storage_data for result in written},
-        }
-        temporary = self.path / f"{_INDEX}.tmp"
-        temporary.write_text(json.dumps(index, indent=2))
-        temporary.rename(self.path / _INDEX)
+        if self.consolidated is not None:
+            from flambeau.distributed.checkpoint import _consolidate_hf_safetensors as consolidation
+
+            mapping = self.fqn_to_index_mapping or {result.index.fqn: 1 for result in written}
+            consolidation.consolidate_safetensors_files(str(self.path), str(self.consolidated), mapping, self.threads)
+        if not self.save_distributed:
+            sizes = {result.index.fqn: result.size_in_bytes for result in written}
+            write_index(self.path, sizes, {result.index.fqn: result.storage_data for result in written})
 
     def storage_meta(self) -> StorageMeta:
         return StorageMeta(str(self.path))

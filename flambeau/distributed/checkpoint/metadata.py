@@ -73,6 +73,10 @@ class MetadataIndex:
     offset: Any = None
     index: int | None = field(hash=False, compare=False, default=None)
 
+    def __post_init__(self) -> None:
+        if self.offset is not None and not isinstance(self.offset, flambeau.Size):
+            object.__setattr__(self, "offset", flambeau.Size(self.offset))
+
 
 @dataclass
 class StorageMeta:

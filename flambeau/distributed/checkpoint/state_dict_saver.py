@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import Enum
@@ -33,7 +35,7 @@ class AsyncSaveResponse:
 
 
 class CheckpointException(BaseException):
-    """What went wrong, by rank."""
+    """What went wrong, by rank: an exception, and its stack where there is one."""
 
     def __init__(self, msg: str, failures: dict[int, Any]) -> None:
         super().__init__(msg, failures)
@@ -44,9 +46,11 @@ class CheckpointException(BaseException):
         return self._failures
 
     def __str__(self) -> str:
-        return f"CheckpointException ranks:{self._failures.keys()}\n" + "\n".join(
-            f"{k}: {v}" for k, v in self._failures.items()
-        )
+        lines = [f"CheckpointException ranks:{self._failures.keys()}\n"]
+        for rank, (error, stack) in self._failures.items():
+            lines.append(f"Traceback (most recent call last): (RANK {rank})\n")
+            lines += [*traceback.format_list(stack or ()), *traceback.format_exception_only(type(error), error)]
+        return "".join(lines)
 
 
 class _Alone:
@@ -106,28 +110,33 @@ def save(
 
 def _everywhere(group: Any, step: str, action: Callable[[], Any]) -> list[Any]:
     """What an action returns on each process. When it fails somewhere, all processes raise what failed where."""
-    try:
-        own = (action(), None)
-    except Exception as error:
-        own = (None, error)  # type: ignore[assignment]
+    own, cause = _tried(action)
     results = _gather(group, own)
-    failures = {rank: error for rank, (_, error) in enumerate(results) if error is not None}
+    failures = {rank: failure for rank, (_, failure) in enumerate(results) if failure is not None}
     if failures:
-        raise CheckpointException(step, failures) from own[1]
+        raise CheckpointException(step, failures) from cause
     return [value for value, _ in results]
+
+
+def _tried(action: Callable[[], Any]) -> tuple[tuple[Any, Any], Exception | None]:
+    """What an action returns, or its exception and stack as other processes can read them; and the exception itself."""
+    try:
+        return (action(), None), None
+    except Exception as error:
+        told: Exception = error
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            told = RuntimeError(f"{type(error).__name__}: {error}")
+        return (None, (told, traceback.extract_tb(error.__traceback__))), error
 
 
 def _on_first(group: Any, step: str, action: Callable[[], Any]) -> Any:
     """What an action returns on the first process, for all."""
-    outcome: Any = (None, None)
-    if group.rank() == 0:
-        try:
-            outcome = (action(), None)
-        except Exception as error:
-            outcome = (None, error)
-    value, error = _broadcast(group, outcome)  # type: ignore[misc]
-    if error is not None:
-        raise CheckpointException(step, {0: error})
+    outcome, cause = _tried(action) if group.rank() == 0 else ((None, None), None)
+    value, failure = _broadcast(group, outcome)  # type: ignore[misc]
+    if failure is not None:
+        raise CheckpointException(step, {0: failure}) from cause
     return value
 
 

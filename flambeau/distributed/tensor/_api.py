@@ -12,6 +12,7 @@ from flambeau import _C
 from flambeau.autograd import Function
 from flambeau.distributed import _collectives as collectives
 from flambeau.distributed.device_mesh import DeviceMesh, _mesh_resources
+from flambeau.distributed.tensor import _pickling
 from flambeau.distributed.tensor._dispatch import dispatch
 from flambeau.distributed.tensor._redistribute import redistribute_local
 from flambeau.distributed.tensor._spec import DTensorSpec, TensorMeta, compute_local_shape, normalize_placements
@@ -58,19 +59,24 @@ class _FromLocal(Function):
 
 class _Redistribute(Function):
     @staticmethod
-    def forward(ctx: Any, tensor: Any, mesh: Any, placements: Any) -> Any:
+    def forward(ctx: Any, tensor: Any, mesh: Any, placements: Any, forward_dtype: Any, backward_dtype: Any) -> Any:
         spec = tensor._spec
-        ctx.before = spec.placements
-        local = redistribute_local(tensor._local_tensor, mesh, tensor.shape, spec.placements, placements)
+        ctx.before, ctx.dtypes = spec.placements, (backward_dtype or tensor.dtype, tensor.dtype)
+        local = tensor._local_tensor if forward_dtype is None else tensor._local_tensor.to(forward_dtype)
+        local = redistribute_local(local, mesh, tensor.shape, spec.placements, placements)
         if local is tensor._local_tensor:
             local = local.view_as(local)
-        return DTensor(local, DTensorSpec(mesh, placements, spec.tensor_meta), requires_grad=tensor.requires_grad)
+        meta = spec.geometry._replace(dtype=local.dtype)
+        return DTensor(local, DTensorSpec(mesh, placements, meta), requires_grad=tensor.requires_grad)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         wanted, spec = _for_gradient(ctx.before), gradient._spec
-        local = redistribute_local(gradient._local_tensor, spec.mesh, gradient.shape, spec.placements, wanted)
-        return DTensor(local, DTensorSpec(spec.mesh, wanted, spec.tensor_meta), requires_grad=False), None, None
+        moved, whole = ctx.dtypes
+        local = gradient._local_tensor.to(moved)
+        local = redistribute_local(local, spec.mesh, gradient.shape, spec.placements, wanted).to(whole)
+        meta = spec.geometry._replace(dtype=whole)
+        return DTensor(local, DTensorSpec(spec.mesh, wanted, meta), requires_grad=False), *[None] * 4
 
 
 def _from_local(
@@ -162,7 +168,7 @@ class DTensor(flambeau.Tensor):
         forward_dtype: Any = None,
         backward_dtype: Any = None,
     ) -> DTensor:
-        """The same tensor under other placements."""
+        """The same tensor under other placements; moved, and made, as `forward_dtype`, its gradient moved as `backward_dtype`."""
         mesh = device_mesh or self.device_mesh
         if placements is None:
             raise RuntimeError("[DTensor.redistribute] placements is needed for redistribute!")
@@ -172,7 +178,7 @@ class DTensor(flambeau.Tensor):
                 raise RuntimeError(
                     "[DTensor.redistribute] Can not redistribute to Partial, redistributing to Partial is for internal use only!"
                 )
-        return _Redistribute.apply(self, mesh, normal)
+        return _Redistribute.apply(self, mesh, normal, forward_dtype, backward_dtype)
 
     def full_tensor(self, *, grad_placements: Any = None) -> Any:
         """The whole, on every process."""
@@ -237,15 +243,7 @@ class DTensor(flambeau.Tensor):
         return copied
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        meta = self._spec.geometry
-        state = (self._local_tensor.detach(), self._spec.mesh.mesh.tolist(), self._spec.mesh.device_type)
-        return _rebuild, (
-            *state,
-            self._spec.mesh.mesh_dim_names,
-            self.placements,
-            tuple(meta.shape),
-            self.requires_grad,
-        )
+        return _pickling.reduce(self)
 
     def __tensor_flatten__(self) -> Any:
         return ["_local_tensor"], (self._spec, self.requires_grad)
@@ -261,13 +259,8 @@ class DTensor(flambeau.Tensor):
         return chunks_of(self)
 
 
-def _rebuild(
-    local: Any, ranks: Any, device_type: str, names: Any, placements: Any, shape: Any, requires_grad: bool
-) -> DTensor:
-    mesh = DeviceMesh(device_type, ranks, mesh_dim_names=names, _init_backend=False)
-    stride = flambeau.empty(shape, device="meta").stride()
-    spec = DTensorSpec(mesh, placements, TensorMeta(flambeau.Size(shape), tuple(stride), local.dtype))
-    return DTensor(local, spec, requires_grad=requires_grad)
+DTensor.__module__ = "flambeau.distributed.tensor"
+_pickling.register(DTensor)
 
 
 def _wrap_local(local: Any, mesh: DeviceMesh, placements: tuple[Placement, ...], like: Any) -> DTensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 import flambeau
 from flambeau import _C
+from flambeau._subclasses.fake_operators import info_of
 from flambeau.distributed import _collectives as collectives
 from flambeau.distributed.tensor import _rules
 from flambeau.distributed.tensor._redistribute import redistribute_local
@@ -148,6 +149,9 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         result = handlers[name](kind, args)
         if result is not NotImplemented:
             return result
+    written = info_of(func).outs
+    if written:
+        return _into(kind, func, written, args, kwargs)
     if _rules.draws(func._full_name):
         return _draw(kind, func, args, kwargs)
     parts = aten_parts.find(func._full_name)
@@ -204,6 +208,23 @@ def dispatch(kind: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if func._full_name in tags.operators("view"):
         _open_windows(wrapped, func, args, kwargs, required[0] != current[0])
     return wrapped
+
+
+def _into(kind: Any, func: Any, written: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operator with `out=`: results are moved to where these tensors lie, which stay divided as they are."""
+    outs = [kwargs[name] for name in written]
+    functional = _C._operator_object(info_of(func).base)
+    result = functional(*args, **{name: value for name, value in kwargs.items() if name not in written})
+    for out, value in zip(outs, result if isinstance(result, (list, tuple)) else [result]):
+        if not isinstance(out, kind) or not isinstance(value, kind):
+            raise RuntimeError(f"[{_name(func)}] got mixed torch.Tensor and DTensor among the arguments and out=")
+        if out.shape != value.shape:
+            raise RuntimeError(
+                f"[{_name(func)}] expected an out= of shape {tuple(value.shape)}, got {tuple(out.shape)}: distributed "
+                "tensors are not resized"
+            )
+        _assign(out, value._local_tensor, value._spec)
+    return outs[0] if len(outs) == 1 else tuple(outs)
 
 
 def _outside(kind: Any, func: Any, values: list[Any], structure: Any, places: list[int], mesh: Any) -> Any:
@@ -302,10 +323,18 @@ def _write_back(target: Any) -> None:
 
 
 def _replace(target: Any, whole: Any) -> None:
-    """Other values for a tensor, which stays divided as it is; parts to be reduced become the whole."""
+    """Other values for a tensor."""
+    mesh = target._spec.mesh
+    _assign(target, whole, DTensorSpec(mesh, (Replicate(),) * mesh.ndim))
+
+
+def _assign(target: Any, local: Any, spec: DTensorSpec) -> None:
+    """Writes values that lie by `spec` to a tensor, which stays divided as it is; parts to be reduced become the whole."""
     mesh, current = target._spec.mesh, target._spec.placements
+    if spec.mesh != mesh:
+        raise RuntimeError(f"[DTensor] expected tensors of one mesh, got {mesh} and {spec.mesh}")
     keep = tuple(p if isinstance(p, Shard) else Replicate() for p in current)
-    target._local_tensor.copy_(redistribute_local(whole, mesh, target.shape, (Replicate(),) * mesh.ndim, keep))
+    target._local_tensor.copy_(redistribute_local(local, mesh, target.shape, spec.placements, keep))
     if keep != current:
         target._spec = DTensorSpec(mesh, keep, target._spec.tensor_meta)
     _write_back(target)

@@ -12,6 +12,7 @@ from flambeau.distributed.tensor.placement_types import Placement, Shard, _Strid
 
 __all__ = [
     "DTensorSpec",
+    "ShardOrderEntry",
     "TensorMeta",
     "compute_local_shape_and_global_offset",
     "compute_local_shape",
@@ -23,6 +24,13 @@ class TensorMeta(NamedTuple):
     shape: Any
     stride: tuple[int, ...]
     dtype: Any
+
+
+class ShardOrderEntry(NamedTuple):
+    """In which order mesh dimensions divide a dimension of a tensor: for files of PyTorch, here it is that of the mesh."""
+
+    tensor_dim: int
+    mesh_dims: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,30 @@ class DTensorSpec:
             if isinstance(placement, Shard):
                 mapped[placement.dim] = mesh_dim
         return mapped
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "mesh": self.mesh, "placements": self.placements, "tensor_meta": self.tensor_meta,
+            "shard_order": self._shard_order(), "use_strided_shard_as_shard_order": False, "_hash": None,
+        }  # fmt: skip
+
+    def _shard_order(self) -> tuple[Any, ...]:
+        dims: dict[int, list[int]] = {}
+        for mesh_dim, placement in enumerate(self.placements):
+            if isinstance(placement, Shard):
+                dims.setdefault(placement.dim, []).append(mesh_dim)
+        return tuple(ShardOrderEntry(dim, tuple(dims[dim])) for dim in sorted(dims))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        mesh, placements, meta = state["mesh"], state["placements"], state["tensor_meta"]
+        known = isinstance(mesh, DeviceMesh) and isinstance(meta, TensorMeta) and isinstance(placements, tuple)
+        if not known or not all(isinstance(placement, Placement) for placement in placements):
+            raise ValueError("[load] expected the mesh, placements and shape of a distributed tensor, got something else")
+        for entry in state.get("shard_order") or ():
+            if list(entry[1]) != sorted(entry[1]):
+                raise ValueError(f"[load] expected parts divided in the order of the mesh, got {entry}")
+        for name, value in (("mesh", mesh), ("placements", placements), ("tensor_meta", meta)):
+            object.__setattr__(self, name, value)
 
     def is_replicated(self) -> bool:
         return all(placement.is_replicate() for placement in self.placements)

@@ -328,7 +328,13 @@ class DistributedDataParallel(Module):
     def _check_hook(hook: Any) -> None:
         import inspect
 
-        bucket = inspect.signature(hook).parameters.get("bucket")
+        signature = inspect.signature(hook)
+        bucket, returned = signature.parameters.get("bucket"), signature.return_annotation
+        if returned not in (inspect.Signature.empty, Any, "Any") and "Future" not in str(returned):
+            raise ValueError(
+                "[register_comm_hook] Communication hook: return annotation should be torch.futures.Future or "
+                f"torch._C.Future, got {returned}"
+            )
         if bucket is not None and bucket.annotation not in (inspect.Parameter.empty, Any, "Any"):
             name = getattr(bucket.annotation, "__name__", str(bucket.annotation))
             if not str(name).endswith("GradBucket"):

@@ -12,6 +12,8 @@ class _remote_device:
 
     def __init__(self, remote_device: str | flambeau.device) -> None:
         text = str(remote_device)
+        if text.startswith("rank:") and "/" not in text:
+            text += "/cpu"
         place, slash, device = text.rpartition("/")
         if text.count("/") > 1 or (slash and not (place and device)):
             raise ValueError(

@@ -11,6 +11,8 @@ import flambeau
 from flambeau.distributed.tensor import _dispatch, _rules
 from flambeau.distributed.tensor._api import DTensor
 from flambeau.distributed.tensor.experimental._attention import context_parallel
+from flambeau.distributed.tensor.placement_types import Placement
+from flambeau.utils import _pytree as pytree
 
 __all__ = ["context_parallel", "implicit_replication", "local_map", "register_sharding"]
 
@@ -56,8 +58,8 @@ def local_map(
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         mesh = device_mesh
-        local_args = []
-        for index, value in enumerate(args):
+        values, structure = pytree.tree_flatten(args)
+        for index, value in enumerate(values):
             if isinstance(value, DTensor):
                 mesh = mesh or value.device_mesh
                 wanted = None if in_placements is None else in_placements[index]
@@ -70,17 +72,28 @@ def local_map(
                         )
                     value = value.redistribute(placements=wanted)
                 gradient = None if in_grad_placements is None else in_grad_placements[index]
-                value = value.to_local(grad_placements=gradient)
-            local_args.append(value)
-        result = func(*local_args, **kwargs)
+                values[index] = value.to_local(grad_placements=gradient)
+        result = func(*pytree.tree_unflatten(values, structure), **kwargs)
         if mesh is None:
             return result
-        if isinstance(result, flambeau.Tensor):
-            placements = out_placements[0] if isinstance(out_placements[0], (tuple, list)) else out_placements
-            return DTensor.from_local(result, mesh, placements)
-        return tuple(
-            DTensor.from_local(value, mesh, placements) if isinstance(value, flambeau.Tensor) and placements else value
-            for value, placements in zip(result, out_placements)
-        )
+        outputs, structure = pytree.tree_flatten(result)
+        placements = _for_each(out_placements, len(outputs))
+        wrapped_outputs = [
+            DTensor.from_local(value, mesh, own) if isinstance(value, flambeau.Tensor) and own is not None else value
+            for value, own in zip(outputs, placements)
+        ]
+        return pytree.tree_unflatten(wrapped_outputs, structure)
 
     return wrapped
+
+
+def _for_each(out_placements: Any, count: int) -> list[Any]:
+    """The placements of each output: a list of placements is those of the only one, a tuple has one entry for each."""
+    several = isinstance(out_placements, tuple) and not (out_placements and isinstance(out_placements[0], Placement))
+    listed = list(out_placements) if several else [out_placements]
+    if len(listed) != count:
+        raise AssertionError(
+            f"[local_map] local_map requires one PlacementType be provided for each output value, received {len(listed)} "
+            f"out_placements but {count} is expected!"
+        )
+    return listed
