@@ -97,7 +97,8 @@ Reducer::Reducer(Tensors parameters, std::unique_ptr<ReducerOwner> owner)
       owner_(std::move(owner)),
       places_(parameters_.size()),
       seen_(parameters_.size(), 0),
-      expected_(parameters_.size(), 1) {}
+      expected_(parameters_.size(), 1),
+      kept_(parameters_.size(), 0) {}
 
 void Reducer::attach(void* python) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -174,7 +175,10 @@ void Reducer::before_gradient(int index) {
 
 void Reducer::on_gradient(int index) {
   begin();
-  if (skipping_) return;
+  if (skipping_) {
+    kept_[index] = 1;
+    return;
+  }
   const auto [number, place] = places_[index];
   Bucket& bucket = buckets_[number];
   if (++seen_[index] > expected_[index]) {
@@ -188,6 +192,10 @@ void Reducer::on_gradient(int index) {
   if (pass_.at_end) return;
   if (!pass_.group) collect(bucket, place);
   for (; next_ < buckets_.size() && buckets_[next_].waiting == 0; ++next_) start(static_cast<int>(next_));
+}
+
+bool Reducer::uses(int index) const {
+  return seen_[index] > 0 || (kept_[index] && gradient_of(parameters_[index]).defined());
 }
 
 void Reducer::collect(Bucket& bucket, size_t place) {
@@ -204,7 +212,7 @@ void Reducer::collect(Bucket& bucket, size_t place) {
 void Reducer::reduce_in_place(int number, const Tensors& rooms) {
   Bucket& bucket = buckets_[number];
   Tensor used = empty({static_cast<int64_t>(rooms.size())}, {DType::Double, Device{}});
-  for (size_t i = 0; i < rooms.size(); ++i) used.data<double>()[i] = seen_[bucket.indices[i]] > 0;
+  for (size_t i = 0; i < rooms.size(); ++i) used.data<double>()[i] = uses(bucket.indices[i]);
   bucket.used = empty(used.sizes(), {parameters_[bucket.indices[0]].dtype(), Device{}});
   copy_into(bucket.used, used);
   Tensors all = rooms;
@@ -224,8 +232,7 @@ void Reducer::start(int number) {
   if (!pass_.group) {
     if (bucket.used.defined()) {
       Tensor used = empty(bucket.used.sizes(), {DType::Double, Device{}});
-      for (size_t i = 0; i < bucket.indices.size(); ++i)
-        used.data<double>()[i] = seen_[bucket.indices[i]] > 0;
+      for (size_t i = 0; i < bucket.indices.size(); ++i) used.data<double>()[i] = uses(bucket.indices[i]);
       copy(bucket.used, used);
     }
     return owner_->start(number);
@@ -259,6 +266,7 @@ void Reducer::start_rest() {
     start(static_cast<int>(next_));
   }
   running_ = false;
+  std::fill(kept_.begin(), kept_.end(), 0);
   owner_->finish();
 }
 
@@ -278,6 +286,7 @@ void Reducer::shadow(const Pass& pass) {
   pass_ = pass;
   start_pass();
   running_ = false;
+  std::fill(kept_.begin(), kept_.end(), 0);
   for (Bucket& bucket : buckets_)
     for (size_t place = 0; place < bucket.views.size(); ++place) clear(bucket.views[place]);
   for (size_t number = 0; number < buckets_.size(); ++number) {

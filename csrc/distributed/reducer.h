@@ -76,6 +76,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void on_gradient(int index);
   void start(int number);
   void start_rest();
+  // Whether this process contributes a gradient: of this pass, or one that was only accumulated before it.
+  bool uses(int index) const;
   void abandon();  // backward failed here: the reductions that the others wait for fail everywhere
   void collect(Bucket& bucket, size_t place);
   void reduce_in_place(int number, const Tensors& rooms);
@@ -87,6 +89,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<Bucket> buckets_;
   std::vector<std::pair<int, int>> places_;  // of a parameter: bucket, place in it
   std::vector<int> seen_, expected_;         // gradients of each parameter in a pass
+  std::vector<char> kept_;                   // those that got one in passes that were left alone since the last one
   std::vector<int> order_;
   std::vector<Ref<autograd::Hook>> hooks_;
   Pass pass_;

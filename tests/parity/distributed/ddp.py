@@ -379,5 +379,32 @@ def sampler():
     return [list(sampled), len(sampled), list(plain), batches]
 
 
+class Branches(nn.Module):
+    """Every process uses other parameters in the first pass than in the second."""
+
+    def __init__(self):
+        super().__init__()
+        self.branches = nn.ModuleList([nn.Linear(3, 2) for _ in range(5)])
+
+    def forward(self, x, which):
+        return self.branches[which](x)
+
+
+@case
+def parameters_used_only_while_gradients_are_accumulated():
+    results = []
+    for as_view in (False, True):
+        net = filled(Branches())
+        model = DDP(net, find_unused_parameters=True, gradient_as_bucket_view=as_view)
+        x = torch.ones(2, 3) * (rank() + 1)
+        for _ in range(2):
+            with model.no_sync():
+                model(x, rank()).sum().backward()
+            model(x, 2 + rank()).sum().backward()
+            results.append([parameter.grad for parameter in net.parameters()])
+            model.zero_grad()
+    return results
+
+
 if __name__ == "__main__":
     main()
