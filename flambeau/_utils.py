@@ -103,10 +103,16 @@ def _rebuild_parameter_with_state(data: Tensor, requires_grad: bool, backward_ho
 
 
 def _rebuild_wrapper_subclass(
-    cls: type, dtype: Any, size: Any, stride: Any, storage_offset: int, layout: Any, device: Any, requires_grad: bool
+    cls: Any, dtype: Any, size: Any, stride: Any, storage_offset: int, layout: Any, device: Any, requires_grad: bool
 ) -> Tensor:
     return Tensor._make_wrapper_subclass(
-        cls, size, strides=stride, storage_offset=storage_offset, dtype=dtype, device=device, requires_grad=requires_grad
+        cls,
+        size,
+        strides=stride,
+        storage_offset=storage_offset,
+        dtype=dtype,
+        device=device,
+        requires_grad=requires_grad,
     )
 
 

@@ -89,7 +89,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<Bucket> buckets_;
   std::vector<std::pair<int, int>> places_;  // of a parameter: bucket, place in it
   std::vector<int> seen_, expected_;         // gradients of each parameter in a pass
-  std::vector<char> kept_;                   // those that got one in passes that were left alone since the last one
+  std::vector<char> kept_;  // those that got one in passes that were left alone since the last one
   std::vector<int> order_;
   std::vector<Ref<autograd::Hook>> hooks_;
   Pass pass_;

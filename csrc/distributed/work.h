@@ -25,7 +25,7 @@ class Work {
 
   const std::vector<Tensor> results;
   std::function<void()> at_end;  // called before anybody learns that the operation is done
-  std::atomic<int> source{-1};  // of a received message
+  std::atomic<int> source{-1};   // of a received message
 
  private:
   mutable std::mutex mutex_;

@@ -130,7 +130,9 @@ def _submit(
     return _start(group, method, arguments, result, async_op, timeout)
 
 
-def _start(group: ProcessGroup, method: str, arguments: tuple[Any, ...], result: Any, async_op: bool, timeout: Any) -> Any:
+def _start(
+    group: ProcessGroup, method: str, arguments: tuple[Any, ...], result: Any, async_op: bool, timeout: Any
+) -> Any:
     if _coalescing is not None:
         work = group.run(method, arguments, result, False, timeout)
         _coalescing.append(work)
@@ -188,7 +190,11 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
         return None
     if flambeau.compiler.is_compiling():
         return _in_graph.all_reduce(tensor, op, member, async_op)
-    if type(op) is ReduceOp.RedOpType and op is not ReduceOp.PREMUL_SUM and not (async_op or profilers or _coalescing is not None):
+    if (
+        type(op) is ReduceOp.RedOpType
+        and op is not ReduceOp.PREMUL_SUM
+        and not (async_op or profilers or _coalescing is not None)
+    ):
         # The way of small tensors, where every call counts.
         native = member._native
         if native is not None and not tensor.is_sparse and not tensor.is_complex():

@@ -21,7 +21,8 @@ class _MeshLayout:
 
 def layout_of(shape: tuple[int, ...]) -> _MeshLayout:
     """That of a mesh whose ranks are in the list one after the other."""
-    layout, stride, axes = _MeshLayout(), 1, []
+    axes: list[_FlatLayout] = []
+    layout, stride = _MeshLayout(), 1
     for size in reversed(shape):
         axis = _FlatLayout()
         axis.shape, axis.stride = (size,), (stride,)

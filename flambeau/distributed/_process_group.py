@@ -230,7 +230,9 @@ class ProcessGroup:
         if not others:
             return self.run("all_reduce", (first, number), [first], False, timeout)  # type: ignore[return-value]
         own = self._alone("all_reduce", chosen, listed)
-        return Works([self.run("all_reduce", (own, number), [own], False, timeout)], listed, lambda: _spread(own, listed))
+        return Works(
+            [self.run("all_reduce", (own, number), [own], False, timeout)], listed, lambda: _spread(own, listed)
+        )
 
     def _alone(self, name: str, op: Any, tensors: list[Any]) -> Any:
         """The reduction of this process's tensors."""
@@ -258,7 +260,9 @@ class ProcessGroup:
         source = root if root is not None else opts if isinstance(opts, int) else opts.rootRank
         listed, place = _alike("broadcast", _listed(tensors)), getattr(opts, "rootTensor", 0)
         if not 0 <= place < len(listed):
-            raise RuntimeError(f"[broadcast] expected a rootTensor below {len(listed)}, got invalid root tensor: {place}")
+            raise RuntimeError(
+                f"[broadcast] expected a rootTensor below {len(listed)}, got invalid root tensor: {place}"
+            )
         work = self.run("broadcast", (listed[place], source), [listed[place]], False, timeout)
         if len(listed) == 1:
             return work  # type: ignore[return-value]
@@ -282,7 +286,9 @@ class ProcessGroup:
         wanted = self._size * len(inputs)
         for outputs in output_tensors:
             if len(outputs) != wanted:
-                raise RuntimeError(f"[all_gather] expected lists of {wanted} tensors, got {len(outputs)}: invalid output list")
+                raise RuntimeError(
+                    f"[all_gather] expected lists of {wanted} tensors, got {len(outputs)}: invalid output list"
+                )
         # Every list gets all inputs of all processes, those of one process side by side.
         first, count = output_tensors[0], len(inputs)
         works = [self.run("all_gather", (list(first[i::count]), t), first, False) for i, t in enumerate(inputs)]

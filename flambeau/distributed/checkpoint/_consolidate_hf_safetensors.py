@@ -35,7 +35,9 @@ def consolidate_safetensors_files_on_every_rank(
 ) -> None:
     """The same by all processes together: each writes some of the files, the first one the index."""
     numbers = sorted(set(fqn_to_index_mapping.values()))
-    rank, size = (groups.get_rank(process_group), groups.get_world_size(process_group)) if groups.is_initialized() else (0, 1)
+    rank, size = (
+        (groups.get_rank(process_group), groups.get_world_size(process_group)) if groups.is_initialized() else (0, 1)
+    )
     _consolidate(input_dir, output_dir, fqn_to_index_mapping, numbers[rank::size], num_threads)
     if rank == 0:
         write_index(Path(output_dir), _sizes(input_dir), _names(fqn_to_index_mapping))

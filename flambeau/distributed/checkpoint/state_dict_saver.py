@@ -134,7 +134,7 @@ def _tried(action: Callable[[], Any]) -> tuple[tuple[Any, Any], Exception | None
 def _on_first(group: Any, step: str, action: Callable[[], Any]) -> Any:
     """What an action returns on the first process, for all."""
     outcome, cause = _tried(action) if group.rank() == 0 else ((None, None), None)
-    value, failure = _broadcast(group, outcome)  # type: ignore[misc]
+    value, failure = _broadcast(group, outcome)
     if failure is not None:
         raise CheckpointException(step, {0: failure}) from cause
     return value

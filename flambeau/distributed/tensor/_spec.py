@@ -83,7 +83,9 @@ class DTensorSpec:
         mesh, placements, meta = state["mesh"], state["placements"], state["tensor_meta"]
         known = isinstance(mesh, DeviceMesh) and isinstance(meta, TensorMeta) and isinstance(placements, tuple)
         if not known or not all(isinstance(placement, Placement) for placement in placements):
-            raise ValueError("[load] expected the mesh, placements and shape of a distributed tensor, got something else")
+            raise ValueError(
+                "[load] expected the mesh, placements and shape of a distributed tensor, got something else"
+            )
         for entry in state.get("shard_order") or ():
             if list(entry[1]) != sorted(entry[1]):
                 raise ValueError(f"[load] expected parts divided in the order of the mesh, got {entry}")
