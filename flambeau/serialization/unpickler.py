@@ -250,7 +250,7 @@ def rebuild_wrapper_subclass(
     kind: Any, dtype: Any, size: Any, stride: Any, offset: Any, layout: Any, device: Any, requires_grad: Any
 ) -> Any:
     """A tensor without memory of its own, of a class that was allowed."""
-    if not (isinstance(kind, type) and issubclass(kind, Tensor) and any(kind is k for k in _user_globals.values())):
+    if not (isinstance(kind, type) and issubclass(kind, Tensor) and _is_named(kind)):
         raise UnpicklingError("[load] expected a class of tensors that was allowed, got another one")
     return _utils._rebuild_wrapper_subclass(kind, dtype, size, stride, offset, layout, device, requires_grad)
 
@@ -324,6 +324,15 @@ _CALLABLE_IDS = frozenset(id(value) for value in _CALLABLE.values())
 # ---------------------------------------------------------------------------------------------- what users allow
 
 _user_globals: dict[str, Any] = {}
+_own_globals: dict[str, Any] = {}  # classes of this package, which name themselves when they are imported
+
+
+def add_own_globals(table: dict[str, Any]) -> None:
+    _own_globals.update(table)
+
+
+def _is_named(item: Any) -> bool:
+    return any(item is known for table in (_own_globals, _user_globals) for known in table.values())
 
 
 def global_name(item: Any) -> tuple[str, Any]:
@@ -367,7 +376,8 @@ def canonical(module: str, name: str, protocol: int) -> str:
 
 
 def is_allowed(full: str) -> bool:
-    known = full in _CALLABLE or full in _VALUES or full in _user_globals or full in _QUANTIZED_NAMES
+    known = full in _CALLABLE or full in _VALUES or full in _user_globals or full in _own_globals
+    known = known or full in _QUANTIZED_NAMES
     return known or full == "torch.nn.parameter.Parameter"
 
 
@@ -467,7 +477,7 @@ class SafeUnpickler:
 
     def find(self, module: str, name: str) -> Any:
         full = canonical(module, name, self._protocol)
-        for table in (_user_globals, _CALLABLE, _VALUES):
+        for table in (_user_globals, _own_globals, _CALLABLE, _VALUES):
             if full in table:
                 return table[full]
         if full == "torch.nn.parameter.Parameter":
@@ -495,7 +505,7 @@ class SafeUnpickler:
         self._stack.append(self.find(module, name))
 
     def _may_call(self, function: Any) -> bool:
-        return id(function) in _CALLABLE_IDS or any(function is known for known in _user_globals.values())
+        return id(function) in _CALLABLE_IDS or _is_named(function)
 
     def reduce(self) -> None:
         args, function = self.pop(), self.pop()
@@ -518,7 +528,7 @@ class SafeUnpickler:
     def _new(self, kind: Any, args: Any, keywords: dict[str, Any]) -> Any:
         if type(args) is not tuple:
             raise UnpicklingError("[load] expected a tuple of arguments, got another value")
-        if any(kind is known for known in _user_globals.values()) and isinstance(kind, type):
+        if _is_named(kind) and isinstance(kind, type):
             return kind.__new__(kind, *args, **keywords)
         if not keywords and self._may_call(kind):
             return kind(*args)
@@ -532,7 +542,7 @@ class SafeUnpickler:
             if type(state) is not dict:
                 raise UnpicklingError("[load] expected a dict of attributes, got another value")
             _set_attributes(target, state)
-        elif any(kind is known for known in _user_globals.values()):
+        elif _is_named(kind):
             if hasattr(target, "__setstate__"):
                 target.__setstate__(state)
             else:

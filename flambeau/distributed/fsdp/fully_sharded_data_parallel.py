@@ -345,7 +345,7 @@ def _wrap_children(module: Any, policy: Any, options: dict[str, Any], ignored: s
         inside = _wrap_children(child, policy, options, ignored)
         size = sum(p.numel() for p in child.parameters() if id(p) not in ignored) - inside
         container = isinstance(child, (flambeau.nn.ModuleList, flambeau.nn.ModuleDict))
-        if size > 0 and not container and _wanted(policy, child, size):
+        if not container and _wanted(policy, child, size):
             setattr(module, name, FullyShardedDataParallel(child, **options))
             inside += size
         wrapped += inside

@@ -13,6 +13,7 @@ from flambeau.distributed._mesh_layout import _FlatLayout, _MeshLayout
 from flambeau.distributed.device_mesh import DeviceMesh
 from flambeau.distributed.tensor._spec import DTensorSpec, ShardOrderEntry, TensorMeta
 from flambeau.distributed.tensor.placement_types import Partial, Replicate, Shard, _StridedShard
+from flambeau.serialization import unpickler
 
 __all__ = ["reduce", "register"]
 
@@ -27,19 +28,19 @@ def reduce(tensor: Any) -> Any:
     attributes = {"_is_param": True} if getattr(tensor, "_is_param", False) else None
     slots = {"_local_tensor": tensor._local_tensor.detach(), "_spec": tensor._spec}
     _utils.use_torch_names()
-    made = (_utils._rebuild_wrapper_subclass, type(tensor), args, (attributes, slots))
-    return _utils._rebuild_from_type_v2, made
+    arguments = (_utils._rebuild_wrapper_subclass, type(tensor), args, (attributes, slots))
+    return _utils._rebuild_from_type_v2, arguments
 
 
 def register(kind: type) -> None:
     """Lets checkpoints name `DTensor` and what it consists of."""
     tensors, specs = "torch.distributed.tensor", "torch.distributed.tensor._dtensor_spec"
     layouts, placements = "torch.distributed._mesh_layout", "torch.distributed.tensor.placement_types"
-    flambeau.serialization.add_safe_globals(
-        [
-            (kind, f"{tensors}.DTensor"), (DTensorSpec, f"{specs}.DTensorSpec"), (TensorMeta, f"{specs}.TensorMeta"),
-            (ShardOrderEntry, f"{specs}.ShardOrderEntry"), (DeviceMesh, "torch.distributed.device_mesh.DeviceMesh"),
-            (_MeshLayout, f"{layouts}._MeshLayout"), (_FlatLayout, f"{layouts}._FlatLayout"),
-            *((placement, f"{placements}.{placement.__name__}") for placement in (Partial, Replicate, Shard, _StridedShard)),
-        ]
+    unpickler.add_own_globals(
+        {
+            f"{tensors}.DTensor": kind, f"{specs}.DTensorSpec": DTensorSpec, f"{specs}.TensorMeta": TensorMeta,
+            f"{specs}.ShardOrderEntry": ShardOrderEntry, "torch.distributed.device_mesh.DeviceMesh": DeviceMesh,
+            f"{layouts}._MeshLayout": _MeshLayout, f"{layouts}._FlatLayout": _FlatLayout,
+            **{f"{placements}.{p.__name__}": p for p in (Partial, Replicate, Shard, _StridedShard)},
+        }
     )  # fmt: skip
