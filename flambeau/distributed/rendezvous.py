@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlparse
@@ -20,8 +21,20 @@ __all__ = ["register_rendezvous_handler", "rendezvous"]
 Meeting = tuple[Store, int, int]
 _handlers: dict[str, Callable[..., Iterator[Meeting]]] = {}
 # By address, process id and rank: threads of one process may be several ranks.
-_stores: dict[tuple[str, int, int, int], TCPStore] = {}
-_meetings: dict[tuple[str, int, int, int], int] = {}
+_Place = tuple[str, int, int, int]
+_stores: dict[_Place, TCPStore] = {}
+_meetings: dict[_Place, int] = {}
+_of_thread = threading.local()  # the ranks that it was at an address
+
+
+def _count_meeting(place: _Place) -> int:
+    """The number of a meeting at an address, which is that of the others: a process may come again under another rank."""
+    former: dict[tuple[str, int, int], set[int]] = _of_thread.__dict__.setdefault("ranks", {})
+    ranks = former.setdefault(place[:3], set())
+    ranks.add(place[3])
+    number = 1 + max(_meetings.get((*place[:3], rank), 0) for rank in ranks)
+    _meetings[place] = number
+    return number
 
 
 def register_rendezvous_handler(scheme: str, handler: Callable[..., Iterator[Meeting]]) -> None:
@@ -55,7 +68,7 @@ def _meet(host: str, port: int, rank: int, world_size: int, timeout: datetime.ti
         )
     store = _stores[key]
     store.set_timeout(timeout)
-    _meetings[key] = number = _meetings.get(key, 0) + 1
+    number = _count_meeting(key)
     # A launcher counts the rounds in which it started workers.
     attempt = os.environ.get("FLAMBEAU_ROUND", os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     return PrefixStore(f"attempt{attempt}/meeting{number}", store)
@@ -116,7 +129,7 @@ def _file(
     store = FileStore(path, world_size)
     store.set_timeout(timeout)
     key = (path, 0, os.getpid(), rank)
-    _meetings[key] = number = _meetings.get(key, 0) + 1
+    number = _count_meeting(key)
     yield PrefixStore(f"meeting{number}", store), rank, world_size
 
 
