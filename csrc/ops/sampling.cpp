@@ -40,7 +40,7 @@ Shape check(const Tensor& input, const Tensor& grid, int64_t mode, int64_t paddi
   FL_CHECK_KIND(is_floating(input.dtype()), NotImplemented, "[grid_sampler] expected a floating dtype, got ",
                 name_of(input.dtype()));
   FL_CHECK(input.size(0) == grid.size(0), "[grid_sampler] expected input and grid of one batch size, got ",
-           input.sizes(), " and ", grid.sizes());
+           input.sizes(), " and ", grid.sizes(), ": expected grid and input to have same batch size");
   FL_CHECK(grid.size(ndim + 1) == ndim, "[grid_sampler] expected a grid with ", ndim,
            " coordinates, got shape ", grid.sizes());
   FL_CHECK(mode >= 0 && mode <= 2 && padding >= 0 && padding <= 2,

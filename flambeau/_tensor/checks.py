@@ -55,9 +55,10 @@ def _check_is_size(i: Any, message: Any = None, *, max: Any = None) -> None:
 
 def _check_tensor_all_with(error: type[Exception], cond: Any, message: Any = None) -> None:
     if not isinstance(cond, flambeau.Tensor) or cond.dtype != flambeau.bool:
-        raise TypeError(
-            f"[check] expected a tensor of bool, got {getattr(cond, 'dtype', type(cond).__name__)}: cond tensor must have dtype torch.bool"
+        rule = (
+            "cond tensor must have dtype torch.bool" if isinstance(cond, flambeau.Tensor) else "cond must be a tensor"
         )
+        raise TypeError(f"[check] expected a tensor of bool, got {getattr(cond, 'dtype', type(cond).__name__)}: {rule}")
     _check_with(error, bool(cond.all()), message)
 
 

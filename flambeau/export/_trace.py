@@ -324,9 +324,15 @@ def export(
     cannot be one graph raise, and say where.
     """
     if not isinstance(mod, fl.nn.Module) or getattr(mod, "_script_type", None) is not None:
-        raise ValueError(f"[export] expected a Module written in Python, got {type(mod).__name__}")
+        raise ValueError(
+            f"[export] expected a Module written in Python, got {type(mod).__name__}: Exporting a ScriptModule is not supported; "
+            "export the module that it was scripted from"
+        )
     if not isinstance(args, tuple):
-        raise UserError(f"[export] expected a tuple of example arguments, got {type(args).__name__}")
+        raise UserError(
+            f"[export] expected a tuple of example arguments, got {type(args).__name__}: Expecting `args` to be a tuple of example "
+            "positional inputs"
+        )
     kwargs = kwargs or {}
     if isinstance(dynamic_shapes, (shapes.ShapesCollection, shapes.AdditionalInputs)):
         dynamic_shapes = dynamic_shapes.dynamic_shapes(mod, args, kwargs)

@@ -268,7 +268,9 @@ def vmap(
     if randomness not in ("error", "same", "different"):
         raise RuntimeError(f"[vmap] expected randomness error, same or different, got {randomness!r}")
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size <= 0):
-        raise ValueError(f"[vmap] expected a positive chunk_size, got {chunk_size!r}")
+        raise ValueError(
+            f"[vmap] expected a positive chunk_size, got {chunk_size!r}: vmap: chunk_size should be None or greater than 0."
+        )
 
     @functools.wraps(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -100,7 +100,7 @@ class Interpreter:
         except StopIteration:
             if args:
                 return args[0]
-            raise RuntimeError(f"[{self.name}] expected an argument for {target!r}, got none and it has no default") from None  # fmt: skip
+            raise RuntimeError(f"[{self.name}] expected an argument for {target!r}, got none and it has no default: Expected positional argument for parameter {target}, but one was not passed in!") from None  # fmt: skip
 
     def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
         return self.fetch_attr(str(target))

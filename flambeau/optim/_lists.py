@@ -54,7 +54,7 @@ def check_at_least_zero(**values: Any) -> None:
         if value is None or isinstance(value, str):
             raise TypeError(f"[optim] expected a number for {name}, got {value!r}")
         if not value >= 0.0:
-            raise ValueError(f"[optim] expected {name} >= 0, got {value}")
+            raise ValueError(f"[optim] expected {name} >= 0, got {value}: Invalid {name} value: {value}")
 
 
 def check_betas(betas: Any) -> None:

@@ -39,7 +39,7 @@ class Adadelta(ListOptimizer):
         differentiable: bool = False,
     ) -> None:
         if not 0.0 <= rho <= 1.0:
-            raise ValueError(f"[Adadelta] expected rho in [0, 1], got {rho}")
+            raise ValueError(f"[Adadelta] expected rho in [0, 1], got {rho}: Invalid rho value: {rho}")
         super().__init__(
             params, "lr eps weight_decay", lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize,
             capturable=capturable, foreach=foreach, differentiable=differentiable,

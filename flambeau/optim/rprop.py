@@ -38,7 +38,10 @@ class Rprop(ListOptimizer):
         differentiable: bool = False,
     ) -> None:
         if not 0.0 < etas[0] < 1.0 < etas[1]:
-            raise ValueError(f"[Rprop] expected etas with 0 < etas[0] < 1 < etas[1], got {etas[0]} and {etas[1]}")
+            raise ValueError(
+                f"[Rprop] expected etas with 0 < etas[0] < 1 < etas[1], got {etas[0]} and {etas[1]}: Invalid eta values: {etas[0]}, "
+                f"{etas[1]}"
+            )
         super().__init__(
             params, "lr", lr=lr, etas=etas, step_sizes=step_sizes, foreach=foreach, maximize=maximize,
             differentiable=differentiable, capturable=capturable,

@@ -349,21 +349,25 @@ def _opened(f: Any) -> Iterator[Any]:
         return
     if not hasattr(f, "read"):
         raise AttributeError(f"[load] expected a path or an object with read() and seek(), got {type(f).__name__}")
+    start = f.tell() if hasattr(f, "tell") else 0
     if isinstance(f, io.BytesIO):
         with f.getbuffer() as memory:
-            source = MemorySource(memory[f.tell() :])  # type: ignore[assignment]
+            source = MemorySource(memory[start:])  # type: ignore[assignment]
             try:
                 yield source
             finally:
                 source.memory.release()
-        f.seek(0, os.SEEK_END)
+        f.seek(start + source.end)
         return
     data = f.read()
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(
             f"[load] expected a file opened in binary mode, got one whose read() gives {type(data).__name__}"
         )
-    yield MemorySource(data)
+    source = MemorySource(data)  # type: ignore[assignment]
+    yield source
+    if source.end < source.size and hasattr(f, "seek"):
+        f.seek(start + source.end)
 
 
 def load(
@@ -398,7 +402,9 @@ def load(
     with _opened(f) as source:
         head = source.read(0, min(source.size, 300))
         if is_legacy(head):
-            return LegacyReader(source.read(0, source.size), restorer(map_location), encoding).load()
+            legacy = LegacyReader(source.read(0, source.size), restorer(map_location), encoding)
+            value, source.end = legacy.load()
+            return value
         _refuse_other_formats(head)
         loader = _Loader(Reader(source), f if mmap else None, map_location)
         if "data.pkl" not in loader.reader:

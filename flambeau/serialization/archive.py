@@ -102,7 +102,7 @@ class MemorySource:
 
     def __init__(self, buffer: Any) -> None:
         self.memory = memoryview(buffer).cast("B")
-        self.size = len(self.memory)
+        self.end = self.size = len(self.memory)  # the end is that of what was read, where more may follow
 
     def read(self, offset: int, count: int) -> bytes:
         if offset < 0 or offset + count > self.size:
@@ -123,7 +123,7 @@ class FileSource:
     def __init__(self, path: Any) -> None:
         self.descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         try:
-            self.size = os.fstat(self.descriptor).st_size
+            self.end = self.size = os.fstat(self.descriptor).st_size
         except BaseException:
             self.close()
             raise

@@ -92,7 +92,8 @@ class LegacyReader:
         value = machine.load()
         return value, start + machine.position
 
-    def load(self) -> Any:
+    def load(self) -> tuple[Any, int]:
+        """What was saved, and where it ends."""
         at = 0
         for expected in (MAGIC, _VERSION, dict):
             value, at = self._pickle(at, _no_storage)
@@ -108,7 +109,7 @@ class LegacyReader:
         for key in keys:
             at = self._fill(_text(key), at)
         # Again, now that the bytes are there.
-        return self._pickle(start, self._storage)[0]
+        return self._pickle(start, self._storage)[0], at
 
     def _storage(self, reference: Any) -> Any:
         if type(reference) is not tuple or len(reference) not in (5, 6) or _text(reference[0]) != "storage":

@@ -104,7 +104,8 @@ class CheckpointPickler(pickle._Pickler):
     def write_storage(self, storage: UntypedStorage, dtype: Any, class_name: str | None = None) -> None:
         """The reference to a storage: its element type, key, place and length."""
         identity = storage._cdata
-        known = self._dtypes.setdefault(storage.data_ptr(), dtype) if storage.device.type != "meta" else dtype
+        # What has no memory is shared by nobody.
+        known = self._dtypes.setdefault(storage.data_ptr(), dtype) if storage.nbytes() and storage.data_ptr() else dtype
         if known is not None and dtype is not None and known != dtype:
             raise RuntimeError(
                 f"[save] expected one dtype for all views of a storage, got {known} and {dtype}: Cannot save multiple tensors or storages that view the same data as different types; "

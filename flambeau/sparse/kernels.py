@@ -318,8 +318,8 @@ def keeps_zero(name: str) -> None:
     def in_place(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if self.layout is _C.sparse_coo and not _ops._sparse_is_coalesced(self):
             raise RuntimeError(
-                f"[{base}_] expected a coalesced tensor to write to, got one whose indices may repeat; coalesce() it first: {base}_ "
-                "requires coalesced input"
+                f"[{base}_] expected a coalesced tensor to write to, got one whose indices may repeat; coalesce() it first: "
+                f"{base.replace('arc', 'a', 1)}_ requires coalesced input"
             )
         return writes(unary)(self, *args, **kwargs)
 
@@ -624,17 +624,6 @@ def unbind(self: Tensor, dim: int = 0) -> list[Tensor]:
     return [select(self, dim, i) for i in range(self.shape[wrapped("unbind", dim, self.dim())])]
 
 
-@kernel("narrow_copy")
-def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
-    if not 0 <= dim < self.dim():
-        raise RuntimeError(f"[narrow_copy] expected a dimension in [0, {self.dim() - 1}] of a sparse tensor, got {dim}")
-    start = start + self.shape[dim] if start < 0 else start
-    if not 0 <= start <= start + length <= self.shape[dim]:
-        raise RuntimeError(f"[narrow_copy] expected a range within {self.shape[dim]}, got {start} and {length}")
-    chosen = self.index_select(dim, fl.arange(start, start + length, device=self.device))
-    return coalesce(chosen) if _ops._sparse_is_coalesced(to_coo(self)) else chosen
-
-
 @kernel("cat")
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     for t in tensors:
@@ -649,7 +638,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
             *first.shape[dim + 1 :],
         ]:
             raise RuntimeError(
-                f"[cat] expected shapes equal but for dimension {dim}, got {[tuple(t.shape) for t in tensors]}"
+                f"[cat] expected shapes equal but for dimension {dim}, got {[tuple(t.shape) for t in tensors]}: All tensors must have "
+                f"the same shape: {' and '.join(str(list(t.shape)) for t in tensors)} differ elsewhere"
             )
     size = list(first.shape)
     size[dim] = 0

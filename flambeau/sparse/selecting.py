@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import flambeau as fl
 from flambeau import _C, _ops
 from flambeau._C import Tensor
-from flambeau.sparse.construction import parts, to_coo
+from flambeau.sparse.construction import coalesce, parts, to_coo
 from flambeau.sparse.kernels import kernel, wrapped
 
 
@@ -49,3 +49,14 @@ def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
         places = places.nonzero().squeeze(1) if places.dtype == _C.bool else places
         return self.index_select(dim, fl.where(places < 0, places + self.shape[dim], places))
     raise NotImplementedError("[index] expected one vector of indices for a sparse tensor, got others")
+
+
+@kernel("narrow_copy")
+def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+    if not 0 <= dim < self.dim():
+        raise RuntimeError(f"[narrow_copy] expected a dimension in [0, {self.dim() - 1}] of a sparse tensor, got {dim}")
+    start = start + self.shape[dim] if start < 0 else start
+    if not 0 <= start <= start + length <= self.shape[dim]:
+        raise RuntimeError(f"[narrow_copy] expected a range within {self.shape[dim]}, got {start} and {length}")
+    chosen = self.index_select(dim, fl.arange(start, start + length, device=self.device))
+    return coalesce(chosen) if _ops._sparse_is_coalesced(to_coo(self)) else chosen

@@ -252,7 +252,8 @@ Indexed check_indexed(const char* op, const Tensor& self, int64_t dim, const Ten
   const Tensor to = at_least_1d(self), from = at_least_1d(source);
   FL_CHECK(source.dim() == 0 ? self.dim() <= 1 : to.dim() == from.dim(), "[", op,
            "] expected self and source of the same number of dimensions, got ", self.sizes(), " and ",
-           source.sizes());
+           source.sizes(),
+           ": source tensor shape must match self tensor shape, excluding the specified dimension.");
   for (int64_t k = 0; k < to.dim(); ++k)
     if (k != d && to.size(k) != from.size(k))
       fail(mismatch, "[", op, "] expected slices of the same shape, got ", self.sizes(), " and ",

@@ -31,7 +31,8 @@ void check_pivot_range(const char* op, const Tensor& pivots, int64_t rows) {
   const int32_t* p = pivots.data<int32_t>();
   for (int64_t i = 0; i < pivots.numel(); ++i)
     FL_CHECK(p[i] >= 1 && p[i] <= rows, "[", op, "] expected pivots between 1 and ", rows,
-             " (greater or equal to 1), got ", static_cast<int64_t>(p[i]));
+             " (greater or equal to 1), got ", static_cast<int64_t>(p[i]),
+             ": the pivots are to be between 1 and LU.size(-2).");
 }
 
 // A contiguous tensor; on the accelerator a copy, in which pivots outside of the matrix are replaced.

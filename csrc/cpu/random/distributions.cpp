@@ -161,7 +161,8 @@ Tensor multinomial(const Tensor& self, int64_t num_samples, bool replacement, Op
   FL_CHECK(num_samples > 0, "[multinomial] expected num_samples > 0, got ", num_samples);
   const int64_t n = self.size(-1), rows = self.dim() == 2 ? self.size(0) : 1;
   FL_CHECK(replacement || num_samples <= n, "[multinomial] expected num_samples <= ", n,
-           " without replacement, got ", num_samples);
+           " without replacement, got ", num_samples,
+           ": cannot sample n_sample > prob_dist.size(-1) samples without replacement");
   FL_CHECK(n <= (int64_t(1) << 24), "[multinomial] expected at most 2**24 categories, got ", n);
   Tensor out = self.dim() == 2 ? empty({rows, num_samples}, {DType::Int64, self.device()})
                                : empty({num_samples}, {DType::Int64, self.device()});

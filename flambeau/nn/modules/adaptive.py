@@ -56,7 +56,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if not increasing or cutoffs[0] <= 0 or cutoffs[-1] > n_classes - 1:
             raise ValueError(
                 "[AdaptiveLogSoftmaxWithLoss] expected cutoffs to be increasing integers between 1 and "
-                f"{n_classes - 1}, got {cutoffs}"
+                f"{n_classes - 1}, got {cutoffs}: cutoffs should be a sequence of unique, positive integers sorted in an "
+                "increasing order, where each value is between 1 and n_classes-1"
             )
         self.in_features = in_features
         self.n_classes = n_classes

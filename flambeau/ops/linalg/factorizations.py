@@ -319,7 +319,7 @@ def lstsq(
 ) -> tuple[fl.Tensor, fl.Tensor, fl.Tensor, fl.Tensor]:
     op = "linalg.lstsq"
     if self.dim() < 2:
-        raise RuntimeError(f"[{op}] expected a matrix, got {tuple(self.shape)}")
+        raise RuntimeError(f"[{op}] expected a matrix, got {tuple(self.shape)}: input must have at least 2 dimensions.")
     if b.dim() < 1:
         raise RuntimeError(f"[{op}] expected a right-hand side with at least one dimension, got {tuple(b.shape)}")
     if self.dtype != b.dtype:

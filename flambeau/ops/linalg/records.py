@@ -230,7 +230,20 @@ def raise_on(op: str, info: fl.Tensor, what: str) -> None:
         if code:
             where = f" (batch element {i})" if info.dim() else ""
             got, why = _explained(what, code)
-            raise fl.linalg.LinAlgError(f"[{op}] expected {what}, got {got}{where}: {why}")
+            known = f"{op}: (Batch element {i}): " if info.dim() else f"{op}: "
+            raise fl.linalg.LinAlgError(f"[{op}] expected {what}, got {got}{where}: {why}; {known}{_said(what, code)}")
+
+
+def _said(what: str, code: int) -> str:
+    """The words that programs for PyTorch look for."""
+    if "invertible" in what:
+        return f"The diagonal element {code} is zero, the inversion could not be completed because the input matrix is singular."
+    if "positive" in what:
+        minor = f"the leading minor of order {code} is not positive-definite"
+        return f"The factorization could not be completed because the input is not positive-definite ({minor})."
+    return (
+        "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated values."
+    )
 
 
 def _explained(what: str, code: int) -> tuple[str, str]:
@@ -323,7 +336,9 @@ def triangular_solve(
 @composite("linalg_tensorinv", out=True)
 def tensorinv(self: fl.Tensor, ind: int = 2) -> fl.Tensor:
     if ind <= 0:
-        raise RuntimeError(f"[linalg.tensorinv] expected a positive ind, got {ind}")
+        raise RuntimeError(
+            f"[linalg.tensorinv] expected a positive ind, got {ind}: Expected a strictly positive integer for 'ind'"
+        )
     shape = tuple(self.shape)
     first, last = shape[:ind], shape[ind:]
     rows, cols = _product(first), _product(last)

@@ -450,7 +450,10 @@ def _fractional(ndim: int, input: fl.Tensor, kernel: Any, output_size: Any, outp
             raise ValueError(f"[{op}] expected an output_size or an output_ratio, got neither")
         ratios = _tuple(output_ratio, ndim)
         if len(ratios) != ndim:
-            raise ValueError(f"[{op}] expected one or {ndim} values for output_ratio, got {output_ratio}")
+            raise ValueError(
+                f"[{op}] expected one or {ndim} values for output_ratio, got {output_ratio}: {op} requires output_ratio to either be a "
+                "single Int or tuple of Ints."
+            )
         output_size = [int(n * r) for n, r in zip(input.shape[-ndim:], ratios)]
     if samples is None:
         batch = 1 if input.dim() == ndim + 1 else input.shape[0]
