@@ -128,7 +128,11 @@ class _Freezer:
             self._keep_module(method, graph._return, value, graph)
         for node in graph.walk():
             path = self._path(method, node._outputs[0], graph) if node._kind == "prim::GetAttr" else None
-            if path is not None and not _is_module(node._outputs[0].type()) and aliases.has_writers(node._outputs[0]):
+            if path is None or _is_module(node._outputs[0].type()):
+                continue
+            if not _is_constant(self._owner(path), node._outputs[0].type()):
+                self.kept.add(path)
+            if aliases.has_writers(node._outputs[0]):
                 self.kept.add(path)
                 written.append(self._owner(path))
         self._keep_what_overlaps(method, graph, written)
@@ -209,9 +213,14 @@ class _Freezer:
         graph.insert_block, graph.insert_before = graph, None
 
 
+def _is_constant(value: Any, kind: T.JitType) -> bool:
+    """Whether a graph can hold a value: dicts and objects are none of its constants."""
+    if isinstance(value, (list, tuple)):
+        return all(_is_constant(item, T.ANY) for item in value)
+    return not isinstance(kind, T.ClassType) and not isinstance(value, dict) and not hasattr(value, "_script_type")
+
+
 def _replace(graph: Graph, node: Node, value: Any, kind: T.JitType) -> None:
-    if isinstance(kind, T.ClassType) or isinstance(value, dict):
-        return
     if isinstance(value, _C.Tensor):
         value = value.detach()
     graph.insert_block, graph.insert_before = node.owner, node  # type: ignore[assignment]

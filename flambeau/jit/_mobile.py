@@ -80,7 +80,7 @@ class Bytecode:
         self.emit("LOADC", len(self.constants) - 1)
 
     def type_index(self, kind: T.JitType) -> int:
-        text = kind.annotation_str
+        text = _type_text(kind)
         if text not in self.types:
             self.types.append(text)
         return self.types.index(text)
@@ -175,7 +175,7 @@ class Bytecode:
     def prim_isinstance(self, node: Node) -> None:
         first = len(self.types)
         kinds = node.attribute("types")
-        self.types += [k.annotation_str for k in kinds]
+        self.types += [_type_text(k) for k in kinds]
         self._constructed(node, "ISINSTANCE", first, len(kinds))
 
     def _slot(self, node: Node) -> int:
@@ -238,6 +238,17 @@ class Bytecode:
         )
         returns = ((("name", ""), ("type", _plain(schema.result_type())), ("default_value", None)),)
         return self.name, table, (("arguments", arguments), ("returns", returns))
+
+
+def _type_text(kind: T.JitType) -> str:
+    """A type as instructions name it: named tuples with their fields, as files have no classes of them."""
+    text = kind.annotation_str
+    if isinstance(kind, T.TupleType) and kind.name is not None:
+        fields = ",".join(f"[{name}, {_type_text(item)}]" for name, item in zip(kind.fields, kind.items))
+        return f"{kind.name}[NamedTuple, [{fields}]]"
+    for part in kind.contained():
+        text = text.replace(part.annotation_str, _type_text(part))
+    return text
 
 
 def _plain(kind: T.JitType) -> str:

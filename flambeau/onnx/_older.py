@@ -286,6 +286,13 @@ def _without(name: str, plain: Any) -> Form:
     return form
 
 
+def _max_pool(g: _Rewriter, node: Node) -> Any:
+    dilations = node.attributes.pop("dilations", [1])
+    if any(step != 1 for step in dilations) or node.attributes.pop("ceil_mode", 0):
+        raise g.needs(node, 10, " with dilations or ceil_mode")
+    return _same(g, node, node.inputs)
+
+
 def _renamed(op_type: str) -> Form:
     def form(g: _Rewriter, node: Node) -> Any:
         (value,) = node.outputs
@@ -310,5 +317,5 @@ _FORMS: dict[str, tuple[int, Form]] = {
     "Equal": (11, _equal), "ScatterElements": (11, _renamed("Scatter")), "GatherElements": (11, _lacking),
     "ScatterND": (11, _lacking), "GatherND": (11, _lacking), "Range": (11, _lacking), "CumSum": (11, _lacking),
     "Round": (11, _lacking), "DepthToSpace": (11, _without("mode", "DCR")), "Slice": (10, _slice), "Mod": (10, _lacking),
-    "IsInf": (10, _lacking), "MaxPool": (10, _without("ceil_mode", 0)), "AveragePool": (10, _without("ceil_mode", 0)),
+    "IsInf": (10, _lacking), "MaxPool": (10, _max_pool), "AveragePool": (10, _without("ceil_mode", 0)),
 }  # fmt: skip

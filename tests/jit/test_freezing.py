@@ -33,6 +33,22 @@ def frozen(model, *preserved):
     return torch.jit.freeze(torch.jit.script(model.eval()), list(preserved))
 
 
+class Configured(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.options = {"scale": 1.5}
+
+    def forward(self, x):
+        for _ in range(2):
+            x = x * self.options["scale"]
+        return x
+
+
+def test_dicts_stay_attributes():
+    frozen = torch.jit.freeze(torch.jit.script(Configured().eval()))
+    assert frozen(torch.ones(1)).tolist() == [2.25]
+
+
 def test_only_what_is_written_to_stays():
     model = Model()
     made = frozen(model)

@@ -51,6 +51,23 @@ def module_of(lib, forward, **parts):
 
 
 @model()
+def turned_groups(lib, nn, F):
+    """Normalisation over groups of a tensor that is not contiguous, and windows of an image as columns."""
+
+    def forward(self, x):
+        columns = F.unfold(x.unsqueeze(1), (2, 3), dilation=(1, 2), padding=(1, 0), stride=(2, 1))
+        return self.norm(x.transpose(1, 2)), columns, F.unfold(x[:2], 2)
+
+    batch = lib.export.Dim("batch", min=2, max=64)
+    return (
+        module_of(lib, forward, norm=nn.GroupNorm(2, 8)),
+        (random(lib, 4, 6, 8),),
+        ({0: batch},),
+        (random(lib, 7, 6, 8),),
+    )
+
+
+@model()
 def mlp(lib, nn, F):
     net = nn.Sequential(
         nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Dropout(0.1), nn.Linear(16, 4), nn.Softmax(-1)

@@ -168,6 +168,8 @@ def _group_norm(
     input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
 ) -> Any:
     n, c = input.shape[:2]
+    if not (input.is_contiguous() or (input.dim() == 4 and input.is_contiguous(memory_format=fl.channels_last))):
+        input = input.contiguous()  # ATen's native_group_norm takes no others
     return fl.native_group_norm(input, weight, bias, n, c, math.prod(input.shape[2:]), num_groups, eps)[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import flambeau as fl
 from flambeau.ops.rules import onnx
 
 
@@ -70,3 +71,29 @@ def col2im(g: Any, self: Any, output_size: Any, kernel_size: Any, dilation: Any,
         "Col2Im", self, g.ints(output_size), g.ints(kernel_size), dilations=list(dilation), pads=list(padding) * 2,
         strides=list(stride),
     )  # fmt: skip
+
+
+@onnx("_im2col")
+def im2col(g: Any, self: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    """Windows as columns: rows and columns of all windows are gathered one after the other."""
+    kernel, spread, edges, steps = (_each(v, 2) for v in (kernel_size, dilation, padding, stride))
+    height, width = self.shape[-2:]
+    if not (isinstance(height, int) and isinstance(width, int)):
+        raise g.unsupported("windows over sizes that vary")
+    axis = self.rank - 2
+    around = [0] * axis + edges
+    counts: list[int] = []
+    gathered = g.op("Pad", self, g.ints([*around, *around])) if any(edges) else self
+    for d, size in enumerate((height, width)):
+        last = size + 2 * edges[d] - spread[d] * (kernel[d] - 1)
+        starts = range(0, last, steps[d])
+        index = g.constant(fl.tensor([[start + i * spread[d] for start in starts] for i in range(kernel[d])]))
+        gathered = g.op("Gather", gathered, index, axis=axis + 2 * d)
+        counts.append(len(starts))
+    lead = list(range(axis))
+    columns = g.op("Transpose", gathered, perm=[*lead, axis, axis + 2, axis + 1, axis + 3])
+    channels = self.shape[axis - 1]
+    if not isinstance(channels, int):
+        raise g.unsupported("windows over channels that vary")
+    batch = [g.dim(self, 0)] if axis == 2 else []
+    return g.reshape(columns, [*batch, channels * kernel[0] * kernel[1], counts[0] * counts[1]])

@@ -446,6 +446,18 @@ def own_casts(x):
     return x.float(), x.double(), x.half(), x.byte(), x.char(), x.short(), x.int(), x.long(), torch.relu(x).int() + 1
 
 
+class Found(NamedTuple):
+    value: Tensor
+    other: Optional[Tensor]
+    count: int = 3
+
+
+class Pairs(nn.Module):
+    def forward(self, x):
+        found = Found(x + 1, None)
+        return found.value, found.count, [Found(x, x, 1)][0].value
+
+
 def flags(x: bool):
     return x + 1, -x, x * 2.5, torch.norm(torch.ones(2, 3), dim=0)
 
@@ -483,5 +495,6 @@ CASES = [
     ("precisions", lambda: precisions, lambda: (torch.ones(2, 2),)),
     ("own_casts", lambda: own_casts, one),
     ("trace_casts", lambda: casts, one),
+    ("pairs", Pairs, one),
     ("flags", lambda: flags, lambda: (True,)),
 ]
