@@ -5,9 +5,8 @@ VENV    ?= .venv$(subst python3,,$(notdir $(PYTHON)))
 INSIDE  := $(VENV)/bin/python
 JOBS    ?= 2
 SAMPLES ?= 2
-# Other programs for `make parity` and `make bench`, with the arguments of those named here.
+# Another program for `make parity`, with the arguments of the one named here.
 PARITY  ?= tools/parity
-COMPARE ?= benchmarks/compare.py
 
 BUILD_DEPS := cmake ninja "onednn-devel-cpu-gomp>=2023.2" "onednn-cpu-gomp>=2023.2" scipy-openblas32 numpy
 TEST_DEPS  := pytest pytest-xdist hypothesis pybind11 pillow onnx onnxruntime onnxscript
@@ -81,10 +80,12 @@ test-cuda: cuda $(VENV)/.flambeau-test ## run what needs a CUDA device
 demo: dev ## train a small GPT
 	$(RUN) examples/char_gpt.py
 
-# Operators beside PyTorch's, then whole workloads, as a table and as the chart of the README.
+# Operators beside PyTorch's, then whole workloads, as a table, the chart and the numbers of the README. About 20 minutes
+# on two cores that do nothing else.
+bench: SHELL = /bin/bash -o pipefail
 bench: dev $(VENV)/.flambeau-parity ## measure beside PyTorch: operators, then whole workloads
 	$(RUN) benchmarks/run.py $(ARGS)
-	$(RUN) $(COMPARE) --cold --json benchmarks/results/compiled.json | tee benchmarks/results/compiled.txt
+	$(RUN) benchmarks/compare.py --cold --seconds 3 --json benchmarks/results/compiled.json | tee benchmarks/results/compiled.txt
 	$(RUN) tools/chart.py
 
 parity: dev $(VENV)/.flambeau-test $(VENV)/.flambeau-parity ## compare operators and programs with PyTorch

@@ -94,7 +94,11 @@ def perform(arguments: list[str]) -> int:
         print(__doc__)
         return 0
     if command:
-        print(f"flambeau: there is no command {command!r}; `flambeau help` lists them", file=sys.stderr)
+        from difflib import get_close_matches
+
+        near = get_close_matches(command, ["run", "doctor", "version", *COMMANDS], 1)
+        hint = f"did you mean `flambeau {near[0]}`?" if near else "`flambeau help` lists them"
+        print(f"flambeau: there is no command {command!r}; {hint}", file=sys.stderr)
     else:
         print(__doc__, file=sys.stderr)
     return 2

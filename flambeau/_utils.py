@@ -7,6 +7,7 @@ from flambeau._C import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 
@@ -226,6 +227,19 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Any) -> tuple[Tensor, ...]:
     """Views of a row, with the shapes of tensors."""
     parts = flat.split([t.numel() for t in tensors])
     return tuple(part.view(t.shape) for part, t in zip(parts, tensors))
+
+
+def _take_tensors(tensors: Any, size_limit: int) -> Iterator[list[Tensor]]:
+    """Tensors in groups of one type whose bytes stay within a limit, each as soon as it is full, then the rest."""
+    groups: dict[tuple[Any, Any, Any], list[Tensor]] = {}
+    for tensor in tensors:
+        kind = tensor.dtype, tensor.device.type, tensor.layout
+        group = groups.setdefault(kind, [])
+        if group and sum(t.nbytes for t in group) + tensor.nbytes > size_limit:
+            yield group
+            group = groups[kind] = []
+        group.append(tensor)
+    yield from groups.values()
 
 
 def _get_available_device_type() -> str | None:

@@ -30,6 +30,8 @@ def test_every_command_has_help(command, capsys):
 def test_unknown_command_is_named(capsys):
     assert main(["trian"]) == 2
     assert "there is no command 'trian'" in capsys.readouterr().err
+    assert main(["rnu"]) == 2
+    assert "did you mean `flambeau run`?" in capsys.readouterr().err
 
 
 def test_a_reader_that_leaves_early_is_no_error():

@@ -357,3 +357,53 @@ def test_functions_keep_what_programs_store():
 
 def test_types_of_scripts_are_names_of_torch():
     assert fl.TensorType is fl._C.TensorType and fl.IntType is fl._C.IntType
+
+
+def test_parts_of_vmap_that_libraries_import():
+    program = """
+import torch
+from torch._C._functorch import get_unwrapped, is_batchedtensor, maybe_get_bdim, maybe_get_level
+from torch._functorch.vmap import _add_batch_dim, _maybe_remove_batch_dim
+
+seen = []
+def look(x, y):
+    seen.append((is_batchedtensor(x), is_batchedtensor(y), maybe_get_bdim(x), maybe_get_bdim(y), get_unwrapped(x).shape))
+    batched = _add_batch_dim(torch.ones(3, 2), -1, maybe_get_level(x))
+    return x + batched.sum(), _maybe_remove_batch_dim("look", batched, maybe_get_level(x), 2, 0)
+
+first, second = torch.vmap(look, (1, None), (0, None))(torch.zeros(4, 2), torch.ones(1))
+assert seen == [(True, False, 1, -1, (4, 2))], seen
+assert first.tolist() == [[3.0] * 4] * 2 and second.shape == (2, 3)
+try:
+    get_unwrapped(torch.ones(1))
+except RuntimeError as error:
+    assert "expected a batched tensor" in str(error)
+"""
+    done = subprocess.run([sys.executable, "-m", "flambeau", "run", "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_tensors_are_swapped_by_name_and_taken_in_groups():
+    program = """
+import torch
+from torch._utils import _take_tensors
+from torch.nn.utils._named_member_accessor import swap_tensor
+
+layer, other = torch.nn.Linear(2, 2), torch.zeros(2, 2)
+weight = layer.weight
+assert swap_tensor(layer, "weight", other) is weight and layer.weight is other
+assert swap_tensor(layer, "weight", weight) is other and list(layer.state_dict()) == ["weight", "bias"]
+try:
+    swap_tensor(layer, "wieght", other)
+except AttributeError as error:
+    assert "expected a tensor 'wieght' in Linear" in str(error)
+rows = [torch.ones(2), torch.ones(2, dtype=torch.float64), torch.ones(2), torch.ones(4)]
+assert [[t.numel() for t in group] for group in _take_tensors(rows, 16)] == [[2, 2], [4], [2]]
+with torch.overrides.BaseTorchFunctionMode():
+    assert torch._C._is_torch_function_mode_enabled()
+assert not torch._C._is_torch_function_mode_enabled()
+from functorch import FunctionalModule, make_functional
+assert isinstance(make_functional(layer)[0], FunctionalModule)
+"""
+    done = subprocess.run([sys.executable, "-m", "flambeau", "run", "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -99,7 +99,11 @@ def results(page: Any, words: str) -> list[str]:
     page.wait_for_function(f"() => ({LINKS}).length == 0")
     page.keyboard.type(words)
     page.wait_for_function(f"() => ({LINKS}).length > 0")
-    return [str(link) for link in page.evaluate(LINKS)[:8]]
+    links, before = page.evaluate(LINKS), None
+    while links != before:  # the list follows what is typed, letter by letter
+        page.wait_for_timeout(700)
+        links, before = page.evaluate(LINKS), links
+    return [str(link) for link in links[:8]]
 
 
 def main(arguments: list[str]) -> int:

@@ -18,6 +18,7 @@ ENVIRONMENT = ROOT / "build/libraries"
 PYTHON = ENVIRONMENT / "bin/python"
 # Distributions whose name is not their module's, and what programs need beside theirs.
 DISTRIBUTIONS = {
+    "jaxtyping": ["jaxtyping", "beartype"],
     "ignite": ["pytorch-ignite"],
     "open_clip": ["open-clip-torch"],
     "pyro": ["pyro-ppl"],

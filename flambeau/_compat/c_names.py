@@ -29,6 +29,7 @@ _ASKED: dict[str, Callable[[], Any]] = {
     "_get_privateuse1_backend_name": lambda: flambeau.backends.private_use_name(),
     "_get_tracing_state": lambda: import_module("flambeau.jit._trace").current(),
     "_is_tracing": lambda: flambeau.jit.is_tracing(),
+    "_is_torch_function_mode_enabled": lambda: flambeau._C._len_torch_function_stack() > 0,
     "_are_functorch_transforms_active": lambda: import_module("flambeau.autograd.transforming").is_inside(),
     "_is_any_autocast_enabled": lambda: any(
         flambeau.is_autocast_enabled(device) for device in ("cpu", "cuda", "xpu", "mtia", "mps")

@@ -294,6 +294,9 @@ class _ConvTransposeNd(_ConvNd):
         )
 
 
+_ConvTransposeMixin = _ConvTransposeNd  # the name of older programs
+
+
 class _ConvTranspose(_ConvTransposeNd):
     """Transposed convolutions, by the number of their spatial dimensions and the function that computes them."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import flambeau as fl
 from flambeau import func
+from flambeau.func._stateless import FunctionalModule, FunctionalModuleWithBuffers  # noqa: F401
 
 # Where each function is now.
 _HOMES = {
