@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "core/determinism.h"
 #include "core/random.h"
 #include "definitions/object.h"
 #include "definitions/operations.h"
@@ -439,6 +440,11 @@ const std::map<std::string, Function>& library() {
       {"numel", [](const Objects& a, const Keywords&) { return Object(a[0].tensor.numel()); }},
       {"sym_int", make_int},
       {"warn", [](const Objects&, const Keywords&) { return Object(); }},
+      {"_alert_not_deterministic",
+       [](const Objects& a, const Keywords&) {
+         alert_not_deterministic(a[0].text().c_str());
+         return Object();
+       }},
       {"cast", [](const Objects& a, const Keywords&) { return a[1]; }},
       {"refuse_recording", first_argument},
   };

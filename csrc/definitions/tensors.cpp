@@ -61,6 +61,11 @@ const std::pair<const char*, Method> kMethods[] = {
     {"element_size", [](const Tensor& t, const Objects&, const Keywords&) { return Object(t.itemsize()); }},
     {"data_ptr", [](const Tensor& t, const Objects&,
                     const Keywords&) { return Object(reinterpret_cast<int64_t>(t.raw())); }},
+    {"to_dense",
+     [](const Tensor& t, const Objects&, const Keywords&) {
+       FL_CHECK_KIND(!t->sparse, NotImplemented, "[to_dense] expected a dense tensor, got a sparse one");
+       return Object(t);
+     }},
     {"tolist", [](const Tensor& t, const Objects&, const Keywords&) { return to_list(t); }},
     {"item",
      [](const Tensor& t, const Objects&, const Keywords&) {

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from flambeau import _C
 from flambeau._C import Tensor
+from flambeau._tensor.quantized_types import qscheme
 from flambeau.serialization import packed_objects
 from flambeau.storage import STORAGE_NAMES, TypedStorage, UntypedStorage, storage_of
 
@@ -219,11 +220,10 @@ class CheckpointPickler(pickle._Pickler):
             self.dispatch[kind] = CheckpointPickler.save_parameter
         elif issubclass(kind, TypedStorage):
             self.dispatch[kind] = CheckpointPickler.save_typed_storage
-        elif kind.__module__.startswith("flambeau.ao.quantized_t"):
-            of_tensor = kind.__name__ == "QuantizedTensor"
-            self.dispatch[kind] = (
-                CheckpointPickler.save_quantized if of_tensor else CheckpointPickler.save_quantized_name
-            )
+        elif (kind.__module__, kind.__name__) == ("flambeau.ao.quantized_tensor", "QuantizedTensor"):
+            self.dispatch[kind] = CheckpointPickler.save_quantized
+        elif issubclass(kind, qscheme):
+            self.dispatch[kind] = CheckpointPickler.save_quantized_name
         elif hasattr(kind, "script_state"):
             self.dispatch[kind] = packed_objects.write
 
