@@ -356,6 +356,8 @@ def call_operator(tracer: Tracer, function: Any, args: Args, kwargs: Kwargs) -> 
     if function is fl.tensor and len(args) == 1 and type(args[0]) is TracedTensor and not kwargs:
         detached = tracer.builder.call_method("detach", args, {})
         return tracer.builder.call_method("clone", (detached,), {})
+    if function is fl.tensor and len(args) == 1 and scalars.holds_unknown(args[0]):
+        return scalars.to_tensor(tracer, args[0], kwargs)
     if function in (fl.tensor, fl.as_tensor) and _holds_tensor(args):
         raise Unsupported(breaks.TENSOR_VALUE, function.__name__)
     return tracer.builder.call_function(function, args, kwargs)

@@ -6,12 +6,14 @@ store and return them. Where the program's course depends on their value, the gr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import flambeau as fl
 from flambeau._dynamo import breaks
 from flambeau._dynamo.traced import TracedNumber, TracedTensor
+from flambeau.ops.symbolic.numbers import wrap
 
 if TYPE_CHECKING:
     from flambeau._dynamo.trace import Tracer
@@ -70,6 +72,57 @@ def read_truth(tracer: Tracer, tensor: TracedTensor) -> Any:
     if tensor.fake.dtype != fl.bool:
         tensor = tracer.builder.call_method("ne", (tensor, 0), {})
     return read(tracer, tensor)
+
+
+def holds_unknown(value: Any) -> bool:
+    """Whether there is a number that only the graph knows among numbers in lists."""
+    if isinstance(value, (list, tuple)):
+        return any(map(holds_unknown, value))
+    if type(value) is TracedNumber:
+        return bool(value.unknown)
+    return type(value) in (fl.SymInt, fl.SymBool) and value.hint is None
+
+
+def to_tensor(tracer: Tracer, value: Any, options: dict[str, Any]) -> Any:
+    """torch.tensor() of numbers of which the graph knows some: a tensor of each, put together."""
+    kinds = {type(x) for x in _flat(value)}
+    if not kinds <= {bool, int, float, fl.SymInt, fl.SymBool, TracedNumber} or not options.keys() <= {
+        "dtype",
+        "device",
+    }:
+        raise breaks.Unsupported(breaks.TENSOR_VALUE, "tensor")
+    floating = bool(kinds & {float, TracedNumber})
+    whole = fl.bool if kinds <= {bool, fl.SymBool} else fl.int64
+    options = {"dtype": fl.get_default_dtype() if floating else whole, **options}
+
+    def build(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return tracer.builder.call_function(fl.stack, ([build(v) for v in value],), {})
+        if type(value) is fl.SymBool:
+            return tracer.builder.call_method("to", (to_condition(tracer, value), options["dtype"]), {})
+        return tracer.builder.call_function(fl.scalar_tensor, (value,), options)
+
+    return build(value)
+
+
+def to_condition(tracer: Tracer, value: fl.SymBool) -> Any:
+    """A condition on numbers that data decides, as a tensor."""
+    condition = value.condition
+    if condition.kind in ("and", "or"):
+        join = fl.logical_and if condition.kind == "and" else fl.logical_or
+        parts = [to_condition(tracer, fl.SymBool(part, value.env, None)) for part in condition.parts]
+        return functools.reduce(lambda a, b: tracer.builder.call_function(join, (a, b), {}), parts)
+    compare, expr, number = condition.comparison()
+    known = tracer.builder.call_function(fl.scalar_tensor, (wrap(expr, value.env, None),), {"dtype": fl.int64})
+    return tracer.builder.call_function(compare, (known, number), {})
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value
 
 
 def read_float(tracer: Tracer, tensor: TracedTensor) -> TracedNumber:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import flambeau as fl
-from flambeau._dynamo import breaks, opaque
+from flambeau._dynamo import breaks, opaque, scalars
 from flambeau._dynamo.breaks import Unsupported
 from flambeau._dynamo.interpreter import Frame
 from flambeau._dynamo.operations import truth
@@ -93,6 +93,8 @@ def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 def cond(tracer: Tracer, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
     """cond(): one node that holds both branches, where the condition is a tensor or, in a program that is exported, one on sizes."""
     on_sizes = isinstance(pred, SymBool) and tracer.builder.module_paths is not None
+    if isinstance(pred, SymBool) and pred.hint is None and not on_sizes:  # data decides
+        pred = scalars.to_condition(tracer, pred)
     if not isinstance(pred, TracedTensor) and not on_sizes:
         return tracer.call(true_fn if truth(tracer, pred) else false_fn, tuple(operands), {})
     if not on_sizes and not bool(pred.fake.numel() == 1):

@@ -102,3 +102,30 @@ def test_extremes_of_sizes_that_data_decides(choose):
     f = fl.compile(lambda x: fl.ones(choose(x.item(), 4)), fullgraph=True)
     for size in (3, 5):
         assert f(fl.tensor(size)).shape == (choose(size, 4),)
+
+
+@pytest.mark.parametrize("make", [lambda a: [a.item()], lambda a: a.item(), lambda a: [[a.item(), 2], [3, a.item()]]])
+@pytest.mark.parametrize("first, second", [(3, 5), (3.5, -1.25)])
+def test_tensors_of_numbers_that_data_decides(make, first, second):
+    def f(x):
+        return fl.tensor(make(x)) * 2
+
+    g = fl.compile(f, fullgraph=True)
+    for value in (first, second):
+        expected, got = f(fl.tensor([value])), g(fl.tensor([value]))
+        assert fl.equal(got, expected) and got.dtype is expected.dtype
+
+
+def test_tensors_of_conditions_that_data_decides():
+    f = fl.compile(lambda x, y: fl.tensor([x.item(), y.item()]), fullgraph=True)
+    for pair in ((True, False), (False, True)):
+        assert f(*map(fl.tensor, pair)).tolist() == list(pair)
+
+
+def test_branches_on_sizes_that_data_decides():
+    def f(x):
+        return fl.cond(x.nonzero().size(0) > 2, lambda x: x + 1, lambda x: x + 3, (x,))
+
+    g = fl.compile(f, fullgraph=True)
+    for x in (fl.ones(4), fl.tensor([1.0, 0.0, 0.0, 0.0])):
+        assert fl.equal(g(x), f(x))
