@@ -296,14 +296,13 @@ class _Compiled(ScriptModule):
             BoundMethod(self, kind.methods["__bool__"])() if kind is not None and "__bool__" in kind.methods else True
         )
 
-    def items(self) -> Any:
-        return self._modules.items()
-
-    def keys(self) -> Any:
-        return self._modules.keys()
-
-    def values(self) -> Any:
-        return self._modules.values()
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name in ("items", "keys", "values"):  # not methods: a buffer may have the name
+                return getattr(self._modules, name)
+            raise
 
 
 class RecursiveScriptModule(_Compiled):

@@ -29,6 +29,7 @@ from flambeau.onnx.errors import OnnxExporterError, UnsupportedOperatorError
 from flambeau.ops.as_aten import decompositions
 from flambeau.ops.evaluate import by_parts
 from flambeau.ops.geometry import geometry_of
+from flambeau.ops.rules import definition
 from flambeau.ops.rules import onnx as onnx_rules
 from flambeau.ops.symbolic.expr import Atom, Expr, single_symbol, substitute
 from flambeau.ops.symbolic.numbers import SymBool, SymFloat, SymInt
@@ -55,7 +56,7 @@ class Translatable(Operators):
         known = super().decompose(op)
         if known is None and _C._operator_definition(name)[0]:  # pointwise: its record says what it computes
             return lambda *args, **kwargs: by_parts(name, args, kwargs)
-        return known
+        return known or definition.find(name)
 
     def takes(self, name: str) -> bool:
         return not self._has_rule(name)

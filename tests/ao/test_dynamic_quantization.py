@@ -75,3 +75,27 @@ def test_layers_without_a_configuration_in_a_dict_stay():
     spec = {"0": None, fl.nn.Linear: fl.ao.quantization.default_dynamic_qconfig}
     small = fl.ao.quantization.quantize_dynamic(model, spec)
     assert type(small[0]) is fl.nn.Linear and type(small[1]) is not fl.nn.Linear
+
+
+def test_recurrent_layers_are_exported(tmp_path):
+    fl.manual_seed(0)
+
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent, self.last = nn.LSTM(8, 8, batch_first=True), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.last(self.recurrent(x)[0])
+
+    small, x = quantize_dynamic(Tagger().eval()), fl.randn(2, 5, 8)
+    program = fl.export.export(small, (x,))
+    fl.export.save(program, tmp_path / "program.pt2")
+    for found in (program.module()(x), fl.export.load(tmp_path / "program.pt2").module()(x)):
+        fl.testing.assert_close(found, small(x))
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    fl.onnx.export(small, (x,), tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    fl.testing.assert_close(fl.from_numpy(found), small(x), atol=1e-4, rtol=1e-4)

@@ -9,6 +9,7 @@ import pytest
 
 import flambeau as fl
 from flambeau import nn
+from flambeau._inductor import aoti_compile_and_package, aoti_load_package, build
 from flambeau.ao.torchao.quantization import (
     Float8DynamicActivationFloat8WeightConfig,
     Float8WeightOnlyConfig,
@@ -75,6 +76,41 @@ def test_they_are_compiled_and_exported(name):
     wanted = model(x)
     fl.testing.assert_close(fl.compile(model, fullgraph=True)(x), wanted, atol=1e-3, rtol=1e-3)
     fl.testing.assert_close(fl.export.export(model, (x,)).module()(x), wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if "float8 dynamic" not in name])
+def test_they_export_to_onnx_with_the_same_results(name):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    model, x = network(), fl.randn(3, 64)
+    quantize_(model, CONFIGURATIONS[name][0]())
+    wanted, file = model(x), io.BytesIO()
+    fl.onnx.export(model, (x,), file)
+    session = onnxruntime.InferenceSession(file.getvalue())
+    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    fl.testing.assert_close(fl.from_numpy(found), wanted, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.skipif(build.compiler() is None, reason="packages need a C++ compiler to be made")
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_they_are_packaged(name, tmp_path):
+    model, x = network(), fl.randn(3, 64)
+    quantize_(model, CONFIGURATIONS[name][0]())
+    program = fl.export.export(model, (x,))
+    path = aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+    fl.testing.assert_close(aoti_load_package(path)(x), model(x), atol=1e-3, rtol=1e-3)
+    fl.export.save(program, tmp_path / "program.pt2")
+    fl.testing.assert_close(fl.export.load(tmp_path / "program.pt2").module()(x), model(x), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if "float8" not in name])
+def test_they_are_traced_and_archived(name):
+    model, x = network(), fl.randn(3, 64)
+    quantize_(model, CONFIGURATIONS[name][0]())
+    file = io.BytesIO()
+    fl.jit.save(fl.jit.trace(model, (x,)), file)
+    file.seek(0)
+    assert fl.equal(fl.jit.load(file)(x), model(x))
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

@@ -205,3 +205,26 @@ def test_check_inputs_find_other_branches():
 def test_traces_take_tensors_only(inputs):
     with pytest.raises(RuntimeError, match="cannot be traced"):
         torch.jit.trace(lambda x, y: x, inputs)
+
+
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for name in ("values", "keys", "items"):
+            self.register_buffer(name, torch.ones(3))
+
+    def forward(self, x):
+        return x + self.values + self.keys * self.items
+
+
+@pytest.mark.parametrize(
+    "compiled", [lambda: torch.jit.script(Named()), lambda: torch.jit.trace(Named(), torch.ones(3))]
+)
+def test_buffers_may_be_called_as_methods_of_containers_are(compiled):
+    module = compiled()
+    assert torch.equal(module(torch.ones(3)), torch.full((3,), 3.0)) and torch.equal(module.values, torch.ones(3))
+
+
+def test_scripted_containers_keep_their_methods():
+    module = torch.jit.script(nn.ModuleDict({"a": nn.ReLU()}))
+    assert list(module.keys()) == ["a"] and len(list(module.values())) == len(list(module.items())) == 1

@@ -59,7 +59,10 @@ def _write(writer: Writer, programs: Any, extra_files: dict[str, Any] | None, re
 
 def _write_program(writer: Writer, model: str, program: ExportedProgram) -> None:
     parameters = set(program.graph_signature.parameters)
-    weights = _payloads(writer, "data/weights/weight_", program.state_dict, parameters.__contains__)
+    read = {spec.target for spec in program.graph_signature.input_specs}
+    # Modules may keep more in their state than tensors, such as dtypes: what the graph does not read stays out.
+    state = {name: value for name, value in program.state_dict.items() if isinstance(value, fl.Tensor) or name in read}
+    weights = _payloads(writer, "data/weights/weight_", state, parameters.__contains__)
     writer.add(f"data/weights/{model}_weights_config.json", _dumped({"config": weights}))
     constants = _payloads(writer, "data/constants/tensor_", program.constants, lambda name: False)
     writer.add(f"data/constants/{model}_constants_config.json", _dumped({"config": constants}))

@@ -87,3 +87,14 @@ def choose_qparams(g: Any, input: Any, quant_min: int, quant_max: int, eps: floa
         g.op("Reshape", g.cast(value, kind), one, dtype=kind, shape=(1,))
         for value, kind in ((scale, fl.float64), (zero_point, fl.int64))
     )
+
+
+@onnx("_weight_int8pack_mm")
+def weight_int8pack_mm(g: Any, self: Any, mat2: Any, scales: Any) -> Any:
+    weight = g.op(
+        "DequantizeLinear", mat2, *_channels(g, scales, None, None), axis=0, dtype=fl.float32, shape=mat2.shape
+    )
+    n, k = mat2.shape
+    turned = g.op("Transpose", weight, perm=[1, 0], dtype=fl.float32, shape=(k, n))
+    product = g.op("MatMul", g.cast(self, fl.float32), turned, dtype=fl.float32, shape=(self.shape[0], n))
+    return g.cast(product, self.dtype)

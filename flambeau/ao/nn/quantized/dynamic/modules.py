@@ -57,6 +57,7 @@ class _Weights(Module):
         self.register_buffer("weight", weight.int_repr())
         self.register_buffer("scale", fl.as_tensor(weight._grid.scale, dtype=fl.float32).reshape(-1))
         self.register_buffer("zero_point", fl.as_tensor(weight._grid.zero_point).to(fl.int32).reshape(-1))
+        self.has_zeros = bool(self.zero_point.any())
 
     def held(self) -> Any:
         """The weight as a quantized tensor, or in half precision."""
@@ -81,6 +82,7 @@ class _Weights(Module):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         if prefix + "weight" in state_dict:  # not packed
             super()._load_from_state_dict(state_dict, prefix, *rest)
+            self.has_zeros = self.dtype is not fl.float16 and bool(self.zero_point.any())
 
     def dequantized(self) -> Tensor:
         if self.dtype is fl.float16:
@@ -90,10 +92,16 @@ class _Weights(Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.dtype is fl.float16:
             return fl.nn.functional.linear(x, self.weight.float(), self.bias)
+        zero_points = self.zero_point if self.has_zeros else None
+        return _ops._int8_linear_dynamic(x, self.weight, self._as_read(), self.scale, zero_points, self.bias)
+
+    def _as_read(self) -> Tensor:
+        """The weight as the kernel reads it; graphs pack it themselves."""
+        if fl.compiler.is_compiling():
+            return _ops._int8_pack(self.weight)
         if self._packed is None or self._packed[0] is not self.weight or self._packed[1] != self.weight._version:
             self._packed = self.weight, self.weight._version, _ops._int8_pack(self.weight)
-        zero_points = self.zero_point if bool(self.zero_point.any()) else None
-        return _ops._int8_linear_dynamic(x, self.weight, self._packed[2], self.scale, zero_points, self.bias)
+        return self._packed[2]
 
     def packed(self) -> Any:
         """Weight and bias as operators of recurrent cells take them."""
