@@ -3,6 +3,7 @@
 import gc
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -407,3 +408,23 @@ assert isinstance(make_functional(layer)[0], FunctionalModule)
 """
     done = subprocess.run([sys.executable, "-m", "flambeau", "run", "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_out_dtype_computes_in_the_wider_dtype():
+    from flambeau._higher_order_ops.out_dtype import out_dtype
+
+    a = fl.full((3, 40), 100, dtype=fl.int8)
+    product = out_dtype(fl.ops.aten.mm.default, fl.int32, a, a.t())
+    assert product.dtype is fl.int32 and (product == 400_000).all()
+    with pytest.raises(TypeError, match=r"\[out_dtype\] expected a dtype"):
+        out_dtype(fl.ops.aten.mm.default, "int32", a, a.t())
+
+
+def test_a_warning_is_given_once():
+    from flambeau._dynamo.utils import warn_once
+
+    with pytest.warns(UserWarning, match="only once"):
+        warn_once("only once")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_once("only once")

@@ -34,6 +34,7 @@ RENAMED = {
     "_absent": "_compat.absent",  # where test harnesses outside the project look for stand-ins
     "_custom_ops": "library",
     "_dynamo.backends.registry": "_dynamo.backends",
+    "_inductor.decomposition": "_decomp",
     "_tensor_str": "_tensor.printing",
     "ao.nn.intrinsic.modules": "ao.nn.intrinsic",
     "ao.nn.intrinsic.modules.fused": "ao.nn.intrinsic",

@@ -23,7 +23,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "": (
         "it is not written", "empty_quantized PyTorchFileReader"
         " :float4_e2m1fn_x2"
-        " :uint1 :uint2 :uint3 :uint4 :uint5 :uint6 :uint7 :int1 :int2 :int3 :int4",
+        " :uint1 :uint2 :uint3 :uint4 :uint5 :uint6 :uint7 :int1 :int2 :int3 :int4 :int5 :int6 :int7",
     ),
     # ------------------------------------------------------------------------------------------ capture and compile
     "fx.passes.regional_inductor": (_COMPILER, "regional_inductor"),

@@ -8,12 +8,20 @@ counters["recompiles"]      how often a function was captured again
 
 from __future__ import annotations
 
+import functools
+import warnings
 from collections import Counter, defaultdict
 from typing import Any
 
 import flambeau as fl
 
 counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+
+@functools.cache
+def warn_once(message: str, stacklevel: int = 1) -> None:
+    """A warning that each message gives once in a process."""
+    warnings.warn(message, stacklevel=stacklevel + 1)
 
 
 def is_compile_supported(device_type: object) -> bool:

@@ -1,0 +1,1 @@
+"""Parts of `torch.library` at the paths that libraries import them from."""
