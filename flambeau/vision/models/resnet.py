@@ -31,6 +31,7 @@ ResNeXt101_32X8D_Weights = weights(
     IMAGENET1K_V1="resnext101_32x8d-8ba56ff5.pth",
     IMAGENET1K_V2="resnext101_32x8d-110c445d.pth",
 )
+ResNeXt101_64X4D_Weights = weights("ResNeXt101_64X4D_Weights", IMAGENET1K_V1="resnext101_64x4d-173b62eb.pth")
 Wide_ResNet50_2_Weights = weights(
     "Wide_ResNet50_2_Weights",
     IMAGENET1K_V1="wide_resnet50_2-95faca4d.pth",
@@ -45,8 +46,8 @@ Wide_ResNet101_2_Weights = weights(
 __all__ = [
     "BasicBlock", "Bottleneck", "ResNet", "ResNet18_Weights", "ResNet34_Weights", "ResNet50_Weights",
     "ResNet101_Weights", "ResNet152_Weights", "ResNeXt50_32X4D_Weights", "ResNeXt101_32X8D_Weights",
-    "Wide_ResNet50_2_Weights", "Wide_ResNet101_2_Weights", "resnet18", "resnet34", "resnet50", "resnet101",
-    "resnet152", "resnext50_32x4d", "resnext101_32x8d", "wide_resnet50_2", "wide_resnet101_2",
+    "ResNeXt101_64X4D_Weights", "Wide_ResNet50_2_Weights", "Wide_ResNet101_2_Weights", "resnet18", "resnet34", "resnet50", "resnet101",
+    "resnet152", "resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d", "wide_resnet50_2", "wide_resnet101_2",
 ]  # fmt: skip
 
 
@@ -231,6 +232,11 @@ def resnext50_32x4d(**options: Any) -> ResNet:
 @model(ResNeXt101_32X8D_Weights)
 def resnext101_32x8d(**options: Any) -> ResNet:
     return ResNet(Bottleneck, [3, 4, 23, 3], **{"groups": 32, "width_per_group": 8, **options})
+
+
+@model(ResNeXt101_64X4D_Weights)
+def resnext101_64x4d(**options: Any) -> ResNet:
+    return ResNet(Bottleneck, [3, 4, 23, 3], **{"groups": 64, "width_per_group": 4, **options})
 
 
 @model(Wide_ResNet50_2_Weights)
