@@ -112,7 +112,7 @@ def _operator(method: str, arguments: tuple[Any, ...], result: Any) -> str:
         plain = "barrier"
     elif method == "all_gather" and result is not arguments[0]:
         plain = "_allgather_base_"
-    elif method == "reduce_scatter" and arguments[1] and arguments[1][0]._base is not None:
+    elif method == "reduce_scatter" and isinstance(arguments[1], tuple):  # parts of one tensor
         plain = "_reduce_scatter_base_"
     elif method == "all_to_all" and result is not arguments[0]:
         plain = "alltoall_base_"
@@ -426,7 +426,7 @@ def reduce_scatter_tensor(
         return _in_graph.reduce_scatter_tensor(output, input, op, member, async_op)
     _check_complex("reduce_scatter_tensor", output, op)
     number, sent = member.reducing(op, equal_parts("reduce_scatter_tensor", input, member.size(), output), False)
-    return _submit(member, "reduce_scatter", (output, sent, number), [output], async_op)
+    return _submit(member, "reduce_scatter", (output, tuple(sent), number), [output], async_op)
 
 
 _reduce_scatter_base = reduce_scatter_single = reduce_scatter_tensor

@@ -271,6 +271,15 @@ class FSDPModule(flambeau.nn.Module):
 
     def _set_unshard_async_op(self, async_op: bool) -> None: ...
 
+    def _save_to_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """What is saved are the parts, also where a forward pass left whole parameters."""
+        self.reshard()
+        super()._save_to_state_dict(*args, **kwargs)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self.reshard()
+        super()._load_from_state_dict(*args, **kwargs)
+
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         for state in self._states():
             state.group.reshard()

@@ -212,6 +212,7 @@ class ParameterGroup:
         self._gathering: list[tuple[Any, list[ShardedParameter], Any, Any]] = []
         self._gathered_version = 0
         self._reducing: list[tuple[Any, list[ShardedParameter], Any, Any]] = []
+        self._stored: list[ShardedParameter] = []  # whose hooks are to run
 
     def fits_graph(self) -> bool:
         """Whether a captured graph can gather and reduce (`_in_graph.py`)."""
@@ -261,7 +262,7 @@ class ParameterGroup:
         """Parts again after a step that an error ended; what it began is waited for and dropped."""
         for work, *_ in (*self._gathering, *self._reducing):
             _wait(work)
-        self._gathering, self._reducing, self._pending = [], [], 0
+        self._gathering, self._reducing, self._stored, self._pending = [], [], [], 0
         for parameter in self.parameters:
             if parameter.unsharded is not None:
                 parameter.unsharded.grad = None
@@ -338,7 +339,8 @@ class ParameterGroup:
         if not self.reduces:
             for parameter in self.parameters:
                 if parameter.unsharded is not None and parameter.unsharded.grad is not None:
-                    parameter.accumulated = parameter.take_gradient()
+                    gradient = parameter.take_gradient()
+                    parameter.accumulated = gradient.to(self._reduce_dtype(gradient))
             return
         gradients = [(parameter, self._gradient(parameter)) for parameter in self.parameters]
         present = [(parameter, gradient) for parameter, gradient in gradients if gradient is not None]
@@ -384,6 +386,7 @@ class ParameterGroup:
                 if self.all_reduce_hook is not None:
                     self.all_reduce_hook(own)
                 self._store(members, own)
+        self._run_hooks()
 
     def _sum_replicas(self, members: list[ShardedParameter], own: Any) -> bool:
         """Sums over the replicas, or keeps the gradients until a later backward pass does."""
@@ -397,6 +400,15 @@ class ParameterGroup:
         collectives.all_reduce(own, ReduceOp.SUM, self.replicate_group)
         return True
 
+    def _run_hooks(self) -> None:
+        """What programs registered by `register_post_accumulate_grad_hook` on the parts: their gradients are there now."""
+        stored, self._stored = self._stored, []
+        for parameter in stored:
+            for hook in parameter.sharded._leaf_hooks()[1]:
+                if callable(hook):
+                    hook(parameter.sharded)
+
     def _store(self, members: list[ShardedParameter], own: Any) -> None:
+        self._stored += members
         for parameter, part in zip(members, own.split([parameter.padded.numel() for parameter in members])):
             parameter.store_gradient(part)
