@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "broadcast_shapes", "from_file", "get_device", "get_device_module", "gradient", "is_complex", "is_conj",
     "is_distributed", "is_floating_point", "is_inference", "is_neg", "is_nonzero",
-    "is_same_size", "is_signed", "is_storage", "norm_except_dim", "numel", "result_type",
+    "is_same_size", "is_signed", "is_storage", "numel", "result_type",
     "typename", "unravel_index",
 ]  # fmt: skip
 
@@ -211,20 +211,6 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         coordinates.insert(0, rest % size)
         rest = rest // size
     return tuple(coordinates)
-
-
-def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
-    """Norms over all dimensions but one, which is kept with the others of size 1; dim=-1 takes the norm over all.
-
-    >>> flambeau.norm_except_dim(flambeau.tensor([[3.0, 4.0], [6.0, 8.0]]))
-    tensor([[ 5.],
-            [10.]])
-    """
-    if dim == -1:
-        return v.norm(pow)
-    shape = [1] * v.dim()
-    shape[dim] = v.shape[dim]
-    return v.movedim(dim, 0).reshape(v.shape[dim], -1).norm(pow, 1).reshape(shape)
 
 
 def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:

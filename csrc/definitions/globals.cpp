@@ -702,8 +702,8 @@ Object find_global(const std::string& module, const std::string& name) {
       return of_packet(packet);
   }
   if (module == "flambeau" || module == "flambeau._C" || module == "flambeau.types") {
-    if (classes().count(name) && name != "int" && name != "float" && name != "bool")
-      return Object::class_named(name);
+    const bool converts = name == "int" || name == "float" || name == "bool" || name == "complex";
+    if (classes().count(name) && !converts) return Object::class_named(name);
     if (name == "Tensor" || name == "dtype" || name == "layout" || name == "Generator" || name == "device")
       return Object::class_named(name);
     if (find_in(library(), name, value) || find_constant(name, value)) return value;

@@ -63,8 +63,7 @@ const std::pair<const char*, Method> kMethods[] = {
                     const Keywords&) { return Object(reinterpret_cast<int64_t>(t.raw())); }},
     {"to_dense",
      [](const Tensor& t, const Objects&, const Keywords&) {
-       FL_CHECK_KIND(!t->sparse, NotImplemented, "[to_dense] expected a dense tensor, got a sparse one");
-       return Object(t);
+       return t->sparse ? call("_sparse_to_dense", {Object(t)}) : Object(t);
      }},
     {"tolist", [](const Tensor& t, const Objects&, const Keywords&) { return to_list(t); }},
     {"item",

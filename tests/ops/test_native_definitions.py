@@ -13,10 +13,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 import sampled
 
 # Their definitions pass values of any kind to other definitions, which only one language can do at a time.
-MIXED = {"nn_upsample", "nn_upsample_nearest", "nn_upsample_bilinear", "inner"}
-# Defined with functions of the package that are no operators.
-ABSENT = {"_weight_norm", "polar"}
-NAMES = [n for n in sampled.NAMES if sampled.RECORDS[n].kind == "composite" and n not in MIXED | ABSENT]
+MIXED = {"nn_upsample", "nn_upsample_nearest", "nn_upsample_bilinear", "inner", "norm_except_dim"}
+NAMES = [n for n in sampled.NAMES if sampled.RECORDS[n].kind == "composite" and n not in MIXED]
 
 
 @pytest.mark.filterwarnings("ignore")

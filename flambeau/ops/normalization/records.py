@@ -393,6 +393,15 @@ def local_response_norm(
 # ---------------------------------------------------------------- weights by length and direction
 
 
+@composite(method=False)
+def norm_except_dim(v: fl.Tensor, pow: int = 2, dim: int = 0) -> fl.Tensor:
+    if dim == -1:
+        return v.norm(pow)
+    shape = [1] * v.dim()
+    shape[dim] = v.shape[dim]
+    return v.movedim(dim, 0).reshape(v.shape[dim], -1).norm(pow, 1).reshape(shape)
+
+
 @composite("_weight_norm", module="")
 def weight_norm(v: fl.Tensor, g: fl.Tensor, dim: int = 0) -> fl.Tensor:
     """Vectors of the direction of v and length g."""
