@@ -60,8 +60,10 @@ void set_accelerator(Accelerator* a);
 // Called once after an accelerator was opened; set by the binding.
 extern void (*on_accelerator)();
 
-// "cuda" without an index is the current device.
+// "cuda" without an index is the current device. The first device of a kind from outside has no index,
+// however it was named.
 inline Device canonical(Device d) {
+  if (d.index == 0 && d.type > DeviceType::CUDA) d.index = -1;
   if (__builtin_expect(d.type == DeviceType::CUDA && d.index < 0, 0))
     if (Accelerator* a = accelerator()) d.index = static_cast<int8_t>(a->current_device());
   return d;

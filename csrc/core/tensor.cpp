@@ -155,15 +155,8 @@ static Ref<TensorImpl> make_impl(Options options) {
   return impl;
 }
 
-namespace {
-// Tensors on the first device of a kind from outside are there without a number, however it was named.
-Device unnumbered_first(Device d) {
-  return d.index == 0 && d.type > DeviceType::CUDA ? Device{d.type} : d;
-}
-}  // namespace
-
 Tensor empty(IntSpan sizes, Options options) {
-  options.device = unnumbered_first(options.device);
+  options.device = canonical(options.device);
   auto impl = make_impl(options);
   const int64_t n = numel_of(sizes);
   int64_t bytes;
@@ -177,7 +170,7 @@ Tensor empty(IntSpan sizes, Options options) {
 }
 
 Tensor empty_strided(IntSpan sizes, IntSpan strides, Options options) {
-  options.device = unnumbered_first(options.device);
+  options.device = canonical(options.device);
   FL_CHECK(sizes.size() == strides.size(), "[empty_strided] expected as many strides as sizes, got sizes ",
            sizes, " and strides ", strides);
   auto impl = make_impl(options);

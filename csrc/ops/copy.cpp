@@ -181,7 +181,7 @@ Tensor convert_to(const Tensor& self, std::optional<DType> dtype, std::optional<
 }
 // "cpu" and "cpu:0" are one device.
 std::optional<Device> plain(std::optional<Device> device) {
-  if (device && device->type != DeviceType::CUDA && device->type < DeviceType::Custom0) device->index = -1;
+  if (device && device->type < DeviceType::CUDA) device->index = -1;
   if (device) device = canonical(*device);
   return device;
 }

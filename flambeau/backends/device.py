@@ -19,6 +19,7 @@ __all__ = ["RegisteredDevice", "tensors_in"]
 
 Kernel = Callable[..., Any]
 _POINTWISE, _REDUCTION, _UPDATE, _RANDOM = 1, 2, 4, 8  # as in csrc/ops/outside.h
+_FRONT = 1  # the dispatch key whose kernels of records check, allocate and then ask the device of the tensors
 
 
 class RegisteredDevice:
@@ -319,6 +320,9 @@ class RegisteredDevice:
 
         function = definition.find(op._full_name)
         if function is None:
+            record = records.find(op)
+            if refusal is not None and record is not None and self._hooks.get(record.kind) is not None:
+                return _C._call_with_keys(op, _FRONT, *args, **kwargs)  # what the kernel refused is the hook's
             return self._on_host(op, args, kwargs, refusal)
         try:
             return self._by_definition(op, records.find(op), function, args, kwargs)

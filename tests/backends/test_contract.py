@@ -98,6 +98,26 @@ def test_a_kernel_that_refuses_is_followed_by_the_definition():
     assert fl.ones(1, device="thirdchip").relu().tolist() == [5]
 
 
+def test_a_kernel_that_refuses_is_followed_by_the_hook():
+    chip, taken = make("refusingchip"), []
+
+    @register(device="refusingchip", op="add")
+    def add(self, other, *, alpha=1):
+        if not isinstance(other, fl.Tensor) or other.dim() == 0:
+            raise NotImplementedError("numbers")
+        taken.append(other.shape)
+        return self.clone()  # shows who computed
+
+    @register(device="refusingchip", op="sum.dim_IntList")
+    def sum_over(self, dim=None, keepdim=False, *, dtype=None):
+        raise NotImplementedError("sums")
+
+    x = fl.ones(2, 3, device="refusingchip")
+    assert (x + x).tolist() == x.tolist() and len(taken) == 1
+    assert (x + 1).tolist() == fl.full((2, 3), 2.0).tolist() and x.sum(1).tolist() == [3, 3]
+    assert chip.host_calls == 0
+
+
 def test_products_by_one_function():
     shapes = []
 
@@ -206,6 +226,7 @@ def test_the_first_device_of_a_kind_needs_no_number():
     x, y = fl.ones(2, device="firstchip"), fl.ones(2, device="firstchip:0")
     assert (x + y).tolist() == [2, 2] and x.device == y.device and hash(x.device) == hash(y.device)
     assert x.get_device() == 0 and fl.device("firstchip:1") != x.device
+    assert x.to("firstchip:0") is x and y.to("firstchip") is y
     with pytest.raises(RuntimeError, match="one device"):
         x + fl.ones(2, device="firstchip:1")
 
