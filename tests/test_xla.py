@@ -1,5 +1,7 @@
 """XLA through jaxlib, where it is installed: recorded graphs as StableHLO against eager mode."""
 
+import sys
+
 import pytest
 
 pytest.importorskip("jaxlib", reason="jaxlib is not installed")
@@ -123,3 +125,19 @@ def test_values_written_in_place_go_on_without_copies():
         xla.sync()
         assert x.tolist() == [2.0 ** (i + 1)] * 4
     assert y.tolist() == [[0, 0], [15, 15]]
+
+
+def test_a_step_searches_for_no_module(monkeypatch):
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            searched.append(name)
+
+    searched = []
+    x = fl.ones(4, device="xla")
+    for _ in range(3):
+        monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+        searched.clear()
+        y = (x * 2).relu()
+        xla.sync()
+        assert y.shape == (4,)
+    assert not searched

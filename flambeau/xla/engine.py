@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,10 @@ def _client() -> Any:
         from jaxlib import xla_client
     except ImportError as error:
         raise ImportError("[xla] expected jaxlib; install flambeau[xla]") from error
+    if importlib.util.find_spec("jax") is None:
+        # jaxlib asks for it with each array that it makes, and would search all of sys.path each time.
+        modules: dict[str, Any] = sys.modules
+        modules.setdefault("jax._src.sharding_impls", None)
     return xla_client.make_cpu_client(asynchronous=False)  # results are wanted at once: no other thread need wake up
 
 
