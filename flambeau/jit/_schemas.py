@@ -26,6 +26,13 @@ _SIMPLE: dict[str, T.JitType] = {
 }  # fmt: skip
 
 
+class AliasInfo:
+    """What a signature says of the memory of an argument."""
+
+    def __init__(self, is_write: bool) -> None:
+        self.is_write = is_write
+
+
 class Argument:
     """One argument or result of a signature."""
 
@@ -51,6 +58,11 @@ class Argument:
     @property
     def default_value(self) -> Any:
         return None if self.default is NO_DEFAULT else self.default
+
+    @property
+    def alias_info(self) -> AliasInfo | None:
+        """How the argument shares memory; None where nothing is written."""
+        return AliasInfo(True) if self.written else None
 
     @property
     def is_out(self) -> bool:

@@ -122,6 +122,12 @@ class Tracer(TorchFunctionMode):
             )._outputs[0]
         if isinstance(thing, dict):
             pairs = [x for k, v in thing.items() for x in (self.value(k), self.value(v))]
+            kinds = {T.TENSOR if isinstance(v.type(), T.TensorType) else v.type() for v in pairs[1::2]}
+            if len(kinds) > 1:
+                found = " and ".join(sorted(kind.annotation_str for kind in kinds))
+                raise RuntimeError(
+                    f"[trace] Dictionary inputs to traced functions must have consistent type. Found {found}: expected values of one type in a dict, tuples may differ"
+                )
             kind = T.DictType(
                 pairs[0].type(), T.TENSOR if isinstance(pairs[1].type(), T.TensorType) else pairs[1].type()
             )
@@ -168,6 +174,10 @@ class Tracer(TorchFunctionMode):
         rule = rule_for(func)
         if rule is not None:
             return rule(self, func, args, kwargs)
+        return self.call_recorded(func, args, kwargs)
+
+    def call_recorded(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The result of a call, which becomes a part of the graph."""
         self.graph.current_range = self.recorder.source.range_of(None)
         values, named = [self.value(a) for a in args], {k: self.value(v) for k, v in kwargs.items() if k != "out"}
         result = func(*_plain(args), **_plain(kwargs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -35,12 +36,24 @@ def _untraced(tracer: Any, func: Any, args: Any, kwargs: Any) -> Any:
     return func(*_plain(args), **_plain(kwargs))
 
 
+def _called_by_package(depth: int) -> bool:
+    """Whether a call comes from our own layers and functions, which mean the constants they make."""
+    return str(sys._getframe(depth).f_globals.get("__name__", "")).startswith("flambeau.")
+
+
 def _constant(tracer: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """A tensor made of Python values: a constant, unless tensors are among them."""
     from flambeau.jit._trace import _plain
 
     result = func(*_plain(args), **_plain(kwargs))
     name = getattr(func, "__name__", "tensor")
+    if not (args and isinstance(args[0], (TracedInt, _C.Tensor))) and not _called_by_package(3):
+        warnings.warn(
+            f"torch.{name} results are registered as constants in the trace. You can safely ignore this warning if you use this function to create tensors out of constant "
+            "variables that would be the same every time you call this function. In any other case, this might cause the trace to be incorrect.",
+            jit.TracerWarning,
+            stacklevel=3,
+        )
     if args and isinstance(args[0], TracedInt):
         tracer.bind(result, tracer.recorder.operator("prim::NumToTensor", [args[0].value], None))
     elif args and isinstance(args[0], _C.Tensor) and name == "as_tensor":
@@ -75,18 +88,16 @@ def _converts(tracer: Any, func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
-def _iterate(tracer: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    warnings.warn(
-        "Iterating over a tensor might cause the trace to be incorrect. Passing a tensor of different shape won't change the number of iterations executed (and might lead to "
-        "errors or silently give incorrect results).",
-        jit.TracerWarning,
-        stacklevel=3,
-    )
-    items = list(func(*args, **kwargs))
-    value = tracer.recorder.operator("aten::unbind", [tracer.value(args[0])], None)
-    for item, part in zip(items, tracer.recorder.unpack_list(value, len(items), None)):
-        tracer.bind(item, part)
-    return iter(items)
+def _unbind(tracer: Any, func: Any, args: Any, kwargs: Any) -> Any:
+    """`unbind`, which is also what a loop over a tensor asks for."""
+    if sys._getframe(2).f_code.co_name == "__iter__":
+        warnings.warn(
+            "Iterating over a tensor might cause the trace to be incorrect. Passing a tensor of different shape won't change the number of iterations executed (and might lead to "
+            "errors or silently give incorrect results).",
+            jit.TracerWarning,
+            stacklevel=4,
+        )
+    return tracer.call_recorded(func, args, kwargs)
 
 
 _ATTRIBUTES = {
@@ -189,7 +200,7 @@ def _split(tracer: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 _RULES: dict[str, Rule] = {
     "size": _size, "dim": _untraced, "numel": _untraced, "stride": _untraced, "is_contiguous": _untraced, "is_floating_point": _untraced, "is_complex": _untraced,
-    "tensor": _constant, "as_tensor": _constant, "from_numpy": _constant, "__getitem__": _getitem, "__setitem__": _setitem, "__iter__": _iterate, "__get__": _attribute,
+    "tensor": _constant, "as_tensor": _constant, "from_numpy": _constant, "__getitem__": _getitem, "__setitem__": _setitem, "unbind": _unbind, "__get__": _attribute,
     "element_size": _untraced, "get_device": _untraced, "data_ptr": _untraced, "storage_offset": _untraced, "is_grad_enabled": _untraced, "__set__": _untraced, "__hash__": _untraced,
     "__repr__": _untraced, "is_tensor": _untraced, "requires_grad_": _untraced, "register_hook": _untraced, "__format__": _untraced, "backward": _untraced, "is_same_size": _untraced,
     "equal": _untraced, "allclose": _untraced, "__reduce_ex__": _untraced, "__deepcopy__": _untraced, "manual_seed": _untraced, "result_type": _untraced, "broadcast_shapes": _untraced,

@@ -7,6 +7,29 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, TypeVar, Uni
 from flambeau import Tensor  # noqa: F401
 
 
+def try_ann_to_type(ann: Any, loc: Any = None, rcb: Any = None) -> Any:
+    """The type of scripts for an annotation of Python; None where there is none."""
+    from flambeau.jit import _types
+    from flambeau.jit._frontend.annotations import type_of
+
+    if ann is None:
+        return _types.TENSOR
+    if ann is type(None):
+        return _types.NONE
+    try:
+        return type_of(ann)
+    except TypeError:
+        return None
+
+
+def ann_to_type(ann: Any, loc: Any = None, rcb: Any = None) -> Any:
+    """The type of scripts for an annotation of Python."""
+    kind = try_ann_to_type(ann, loc, rcb)
+    if kind is None:
+        raise ValueError(f"Unknown type annotation: '{ann}'{'' if loc is None else f' at {loc.highlight()}'}")
+    return kind
+
+
 class _Broadcasting:
     """`BroadcastingList2[int]`: one number or a list of them."""
 

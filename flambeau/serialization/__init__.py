@@ -12,6 +12,7 @@ import io
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import IO, Any, Optional, Union
@@ -410,14 +411,29 @@ def load(
         if "data.pkl" not in loader.reader:
             raise ArchiveError("[load] expected a checkpoint in zip format, got an archive without 'data.pkl'")
         if "constants.pkl" in loader.reader:
-            raise RuntimeError(
-                "[load] expected a checkpoint, got a TorchScript archive: Cannot use ``weights_only=True`` with TorchScript archives passed to "
-                "``torch.load``; torch.jit.load reads those"
-            )
+            if weights_only:
+                raise RuntimeError(
+                    "[load] expected a checkpoint, got a TorchScript archive: Cannot use ``weights_only=True`` with TorchScript archives passed to "
+                    "``torch.load``; torch.jit.load reads those"
+                )
+            return _load_script(source, map_location)
         data = loader.reader.read("data.pkl")
         if weights_only:
             return _safe.SafeUnpickler(data, loader.storage, encoding).load()
         return _trusting_load(data, loader, pickle_module, encoding)
+
+
+def _load_script(source: Any, map_location: Any) -> Any:
+    """The module of a TorchScript archive."""
+    import importlib
+
+    warnings.warn(
+        "'torch.load' received a zip file that looks like a TorchScript archive dispatching to 'torch.jit.load' (call 'torch.jit.load' directly to silence this warning)",
+        UserWarning,
+        stacklevel=3,
+    )
+    archive = io.BytesIO(bytes(source.read(0, source.size)))
+    return importlib.import_module("flambeau.jit").load(archive, map_location)
 
 
 def _load_in_place(memory: memoryview) -> Any:

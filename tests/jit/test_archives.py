@@ -202,3 +202,23 @@ def test_code_names_what_has_a_name_and_writes_the_rest_where_it_is_used():
         "def steps(x: Tensor,\n    n: int) -> Tensor:\n  if torch.gt(n, 2):\n    y = torch.add(x, 1)\n  else:\n    y = torch.sub(x, 1)\n"
         "  y0 = y\n  for _ in range(n):\n    y0 = torch.mul(torch.sin(y0), 2)\n  return y0\n"
     )
+
+
+def test_load_hands_archives_of_scripts_on():
+    file = io.BytesIO()
+    fl.jit.save(fl.jit.script(nn.ReLU()), file)
+    file.seek(0)
+    with pytest.warns(UserWarning, match="dispatching to 'torch.jit.load'"):
+        assert fl.load(file, weights_only=False)(-fl.ones(1)).item() == 0
+    file.seek(0)
+    with pytest.raises(RuntimeError, match="weights_only=True"):
+        fl.load(file)
+
+
+def test_annotations_have_types():
+    from flambeau.jit.annotations import ann_to_type, try_ann_to_type
+
+    assert ann_to_type(dict[str, tuple[int, float]]).annotation_str == "Dict[str, Tuple[int, float]]"
+    assert try_ann_to_type(set[int]) is None
+    with pytest.raises(ValueError, match="Unknown type annotation"):
+        ann_to_type(set[int])

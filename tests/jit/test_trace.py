@@ -228,3 +228,24 @@ def test_buffers_may_be_called_as_methods_of_containers_are(compiled):
 def test_scripted_containers_keep_their_methods():
     module = torch.jit.script(nn.ModuleDict({"a": nn.ReLU()}))
     assert list(module.keys()) == ["a"] and len(list(module.values())) == len(list(module.items())) == 1
+
+
+def rows(x):
+    total = torch.zeros(x.shape[1])
+    for row in x:
+        total = total + row
+    return total + torch.tensor(1.0)
+
+
+def test_loops_over_tensors_and_constants_are_warned_of():
+    with pytest.warns(torch.jit.TracerWarning) as found:
+        trace = torch.jit.trace(rows, torch.ones(2, 3))
+    messages = [str(warning.message) for warning in found]
+    assert any(message.startswith("Iterating over a tensor") for message in messages)
+    assert any(message.startswith("torch.tensor results are registered as constants") for message in messages)
+    assert trace(torch.ones(2, 3)).tolist() == [3, 3, 3]
+
+
+def test_dicts_of_several_types_are_refused():
+    with pytest.raises(RuntimeError, match=r"must have consistent type. Found Tensor and Tuple"):
+        torch.jit.trace(lambda x: {"a": x, "b": (x, x)}, torch.ones(2), strict=False)
