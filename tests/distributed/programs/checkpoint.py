@@ -1,6 +1,7 @@
 """Checkpoints: sharded save, load into other placements, values, objects, in the background."""
 # ranks: 2 3
 
+import json
 import os
 import tempfile
 
@@ -86,5 +87,48 @@ dcp.save({"a": {"b": torch.arange(3.0), "c": [1, torch.ones(2)]}, "n": 5}, check
 everything = _load_state_dict_from_keys(checkpoint_id=path)
 assert everything["n"] == 5 and everything["a"]["c"][0] == 1 and everything["a"]["c"][1].tolist() == [1, 1]
 assert _load_state_dict_from_keys({"a.b"}, checkpoint_id=path)["a"]["b"].tolist() == [0, 1, 2]
+
+# Parts in safetensors files, and whole tensors made of them, one of which no process has whole.
+from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files  # noqa: E402
+
+from flambeau.utils import safetensors  # noqa: E402
+
+parts = {"w": distribute_tensor(whole, mesh, [Shard(0)]), "c": distribute_tensor(whole, mesh, [Shard(1)])}
+hub = os.path.join(folder[0], "hub")
+writer = dcp.HuggingFaceStorageWriter(hub, {"w": 1, "c": 2}, save_distributed=True, enable_consolidation=True)
+dcp.save(parts, storage_writer=writer)
+if rank == 0:
+    with open(os.path.join(hub, "model.safetensors.index.json")) as file:
+        index = json.load(file)
+    assert index["metadata"]["total_size"] == 2 * 7 * 5 * 4
+    for name, file_name in index["weight_map"].items():
+        assert torch.equal(safetensors.load_file(os.path.join(hub, file_name))[name], whole), name
+    os.remove(os.path.join(hub, "sharded", sorted(os.listdir(os.path.join(hub, "sharded")))[0]))
+    try:
+        consolidate_safetensors_files(os.path.join(hub, "sharded"), os.path.join(hub, "again"), {"w": 1, "c": 2})
+        raise SystemExit("expected an error")
+    except ValueError as error:
+        assert "missing" in str(error), error
+
+
+class Unpicklable(Exception):
+    def __init__(self, first, second):
+        super().__init__("cannot be made again")
+
+
+class Failing(dcp.FileSystemWriter):
+    def prepare_local_plan(self, plan):
+        if rank == 1:
+            raise Unpicklable(1, 2)
+        return super().prepare_local_plan(plan)
+
+
+try:
+    dcp.save({"x": torch.ones(1)}, storage_writer=Failing(os.path.join(folder[0], "failing")))
+    raise SystemExit("expected an error")
+except dcp.CheckpointException as error:
+    (failure, stack) = error.failures[1]
+    assert list(error.failures) == [1] and "cannot be made again" in str(failure) and len(stack) > 0, error
+    assert "prepare_local_plan" in str(error), error
 dist.barrier()
 dist.destroy_process_group()

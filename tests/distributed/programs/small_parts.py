@@ -54,4 +54,12 @@ assert scaled.tolist() == [6, 6]
 assert dist.is_gloo_available() and dist.get_backend_config() and dist.is_initialized()
 assert repr(dist.ReduceOp.SUM) == "<RedOpType.SUM: 0>" and dist.get_debug_level() is not None
 dist.barrier()
+# A profile has ranges for collectives, blocking, in the background and those of a reducer, which has no call of its own.
+net = nn.parallel.DistributedDataParallel(nn.Linear(4, 2))
+with torch.profiler.profile(record_shapes=True) as profile:
+    dist.all_reduce(torch.ones(3, 2))
+    dist.all_reduce(torch.ones(5), async_op=True).wait()
+    net(torch.ones(1, 4)).sum().backward()
+ranges = [event.input_shapes for event in profile.events() if event.name == "gloo:all_reduce"]
+assert [[3, 2]] in ranges and [[5]] in ranges and len(ranges) == 3, ranges
 dist.destroy_process_group()
