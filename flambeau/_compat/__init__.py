@@ -54,6 +54,8 @@ RENAMED = {
     "ao.torchao.quantization.pt2e.observer": "ao.quantization.observer",
     "ao.torchao.quantization.pt2e.quantize_pt2e": "ao.quantization.quantize_pt2e",
     "ao.torchao.quantization.pt2e.quantizer": "ao.quantization.quantizer",
+    "ao.torchao.quantization.pt2e.quantizer.composable_quantizer": "ao.quantization.quantizer",
+    "ao.torchao.quantization.pt2e.quantizer.quantizer": "ao.quantization.quantizer",
     "ao.torchao.quantization.quant_api": "ao.torchao.quantization",
     "autograd.profiler_legacy": "autograd.profiler",
     "autograd.profiler_util": "profiler",
