@@ -155,7 +155,7 @@ def _foreign(group: Any, method: str, arguments: tuple[Any, ...], result: Any, a
         "gather": lambda to, t, root: group.gather([to] if to else [], [t], _set(options, rootRank=root)),
         "scatter": lambda t, inputs, root: group.scatter([t], [inputs] if inputs else [], _set(options, rootRank=root)),
         "reduce_scatter": lambda t, inputs, op: group.reduce_scatter(
-            [t], [inputs], _set(options, reduceOp=ReduceOp(op))
+            [t], [list(inputs)], _set(options, reduceOp=ReduceOp(op))
         ),
         "all_to_all": lambda to, inputs: group.alltoall(to, inputs, options),
         "barrier": lambda: group.barrier(options),
