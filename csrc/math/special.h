@@ -163,7 +163,10 @@ FL_MATH_FUNCTION double gamma_prefix(double a, double x) {
   // Stirling's formula, arranged around x = a where the large parts of the exponent cancel.
   const double z = 1.0 / (a * a);
   const double stirling = detail::poly(z, 1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188) / a;
-  return std::exp(a * log1p_minus((x - a) / a) - stirling) / std::sqrt(2.0 * pi * a);
+  // Far from x = a the logarithm takes the quotient itself: 1 + m would round what is left of it.
+  const double m = (x - a) / a;
+  const double logarithm = std::fabs(m) > 0.5 ? std::log(x / a) - m : log1p_minus(m);
+  return std::exp(a * logarithm - stirling) / std::sqrt(2.0 * pi * a);
 }
 
 // The lower regularised function by its power series; for x not much larger than a.
