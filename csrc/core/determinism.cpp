@@ -10,7 +10,8 @@ namespace fl {
 std::atomic<Determinism> determinism{Determinism::NotAsked};
 
 void tell_not_deterministic(const char* op) {
-  const std::string name = std::string("[") + op + "] " + op +
+  // The op stands first, as in every message, and in the words that PyTorch's programs look for.
+  const std::string name = std::string(op) +
                            " does not have a deterministic implementation, but you set "
                            "'torch.use_deterministic_algorithms(True";
   if (determinism.load() == Determinism::Warn)

@@ -526,6 +526,9 @@ def permute(self: Tensor, dims: Sequence[int]) -> Tensor:
     inside = [0, *[d - split + 1 for d in order[split:]]]
     coalesced = self.is_coalesced() and dims[0] == 0  # and not its negative, as in PyTorch
     permuted = _ops._sparse_coo(indices[order[:split]], values.permute(inside), [self.shape[d] for d in order])
+    if not coalesced and indices.shape[1] < 2:  # which PyTorch's permute says of no tensor that it reorders
+        with fl.no_grad():
+            _ops._sparse_coalesced_(permuted, False)
     return coalesce(permuted) if coalesced else permuted
 
 
@@ -551,7 +554,11 @@ def transpose(self: Tensor, dim0: int, dim1: int) -> Tensor:
     order = list(range(self.dim()))
     a, b = wrapped("transpose", dim0, self.dim()), wrapped("transpose", dim1, self.dim())
     order[a], order[b] = b, a
-    return permute(self, order)
+    transposed = permute(self, order)
+    if self.layout is _C.sparse_coo and _ops._sparse_indices(self).shape[1] < 2:
+        with fl.no_grad():
+            _ops._sparse_coalesced_(transposed, True)
+    return transposed
 
 
 kernel("transpose_")(writes(transpose))
