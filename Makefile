@@ -23,7 +23,7 @@ export NINJA_STATUS = [%f of %t, %e s] $(EMPTY)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := dev
-.PHONY: help cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz races lint format sanitize sanitize-threads sweep dev wheel archive aarch64 cuda-wheel matrix clean replay libraries
+.PHONY: help bench-packages cuda demo stress-distributed test test-cuda parity onnx-zoo bench docs site check-site notebooks fuzz races lint format sanitize sanitize-threads sweep dev wheel archive aarch64 cuda-wheel matrix clean replay libraries
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | sort | awk -F '\t' '{printf "  %-10s %s\n", $$1, $$2}'
@@ -87,6 +87,14 @@ bench: dev $(VENV)/.flambeau-parity ## measure beside PyTorch: operators, then w
 	$(RUN) benchmarks/run.py $(ARGS)
 	$(RUN) benchmarks/compare.py --cold --seconds 3 --json benchmarks/results/compiled.json | tee benchmarks/results/compiled.txt
 	$(RUN) tools/chart.py
+
+# Packages beside AOTInductor, TorchScript and onnxruntime, new sizes of compiled functions, and servers under load. Wants the
+# machine for itself once the models are prepared.
+bench-packages: dev $(VENV)/.flambeau-parity ## measure packages beside others, and servers
+	$(RUN) benchmarks/packages.py prepare build/packages
+	$(RUN) benchmarks/packages.py measure build/packages --record benchmarks/results/packages.txt
+	$(RUN) benchmarks/new_sizes.py --record benchmarks/results/new_sizes.txt
+	$(RUN) benchmarks/serving.py --record benchmarks/results/serving.txt
 
 parity: dev $(VENV)/.flambeau-test $(VENV)/.flambeau-parity ## compare operators and programs with PyTorch
 	$(RUN) tools/check_parity.py --harness $(PARITY) --samples $(SAMPLES) --jobs $(JOBS)

@@ -280,6 +280,15 @@ def measure(name: str, folder: Path) -> list[str]:
     return lines
 
 
+def runtime_megabytes(names: list[str], folder: Path) -> float:
+    """The library that has what these packages need, for one instruction set and without oneDNN."""
+    target = folder / "libflambeau.so"
+    packages = [str(folder / f"{name}-flambeau.pt2") for name in names]
+    command = [sys.executable, "-m", "flambeau", "package", "--runtime", *packages, "-o", str(target)]
+    subprocess.run(command, check=True, capture_output=True)
+    return target.stat().st_size / 1e6
+
+
 def ratios(lines: list[str]) -> list[float]:
     return [float(line.split(" of the best other")[0].split()[-1]) for line in lines if "of the best other" in line]
 
@@ -310,7 +319,10 @@ def main(arguments: list[str]) -> None:
         lines.append(
             f"geometric mean of runs: {math.exp(statistics.fmean(map(math.log, known))):.2f} of the best other"
         )
-        print(lines[-1])
+        lines.append(
+            f"runtime library of these packages, MB: {runtime_megabytes(names or list(BATCHES), Path(folder)):.2f}"
+        )
+        print("\n".join(lines[-2:]))
     if record:
         record.write_text("\n".join(lines) + "\n")
 

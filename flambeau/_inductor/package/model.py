@@ -24,8 +24,15 @@ class AOTICompiledModel:
         self._out_spec = pytree.treespec_loads(facts["out_spec"])
         self._inputs: list[dict[str, Any]] = facts["inputs"]
         self._outputs: list[dict[str, Any]] = facts["outputs"]
+        # Tensors by position and one tensor as the result, which most models have, need no look at structures.
+        flat = pytree.tree_structure(((0,) * len(self._inputs), {})) == self._in_spec
+        kinds = {fact["kind"] for fact in (*self._inputs, *self._outputs)}
+        is_plain = flat and kinds == {"tensor"} and self._out_spec == pytree.tree_structure(0)
+        self._plain_inputs = len(self._inputs) if is_plain else -1
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == self._plain_inputs and not kwargs and all(isinstance(a, _C.Tensor) for a in args):
+            return _C._run_package(self._package, args)[0]
         leaves, spec = pytree.tree_flatten((args, kwargs))
         if spec != self._in_spec:
             leaves = self._reordered(args, kwargs)
