@@ -124,9 +124,9 @@ class Tracer(TorchFunctionMode):
             pairs = [x for k, v in thing.items() for x in (self.value(k), self.value(v))]
             kinds = {T.TENSOR if isinstance(v.type(), T.TensorType) else v.type() for v in pairs[1::2]}
             if len(kinds) > 1:
-                found = " and ".join(sorted(kind.annotation_str for kind in kinds))
+                kind_names = " and ".join(sorted(kind.annotation_str for kind in kinds))
                 raise RuntimeError(
-                    f"[trace] Dictionary inputs to traced functions must have consistent type. Found {found}: expected values of one type in a dict, tuples may differ"
+                    f"[trace] Dictionary inputs to traced functions must have consistent type. Found {kind_names}: expected values of one type in a dict, tuples may differ"
                 )
             kind = T.DictType(
                 pairs[0].type(), T.TENSOR if isinstance(pairs[1].type(), T.TensorType) else pairs[1].type()
