@@ -136,7 +136,8 @@ void read_arguments(PyObject* step, compiled::CallStep& call) {
   };
   for (size_t i = 0; i < call.op->schema.args.size(); ++i) {
     const Value& v = values.data()[i];
-    if (v.is_tensor() && !v.tensor()->wrapped_number) {
+    // A number on the meta device stands for one that a step computes.
+    if (v.is_tensor() && (!v.tensor()->wrapped_number || v.tensor().is_meta())) {
       call.arguments.emplace_back();
       call.tensors.emplace_back(static_cast<int>(i), take());
     } else if (v.is_tensor_list()) {

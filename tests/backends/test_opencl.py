@@ -150,3 +150,23 @@ def test_bessel_functions():
     x = fl.linspace(-4, 4, 9)
     for function in (fl.special.i0, fl.special.i1, fl.special.modified_bessel_i0):
         fl.testing.assert_close(function(x.to("opencl")).cpu(), function(x), rtol=1e-4, atol=1e-5)
+
+
+def test_arithmetic_of_numbers_alone_is_an_operand_of_a_recorded_call(monkeypatch):
+    monkeypatch.setenv("FLAMBEAU_STRICT", "1")
+
+    def gradients(device):
+        fl.manual_seed(0)
+        model = fl.nn.Sequential(fl.nn.Linear(5, 6), fl.nn.LayerNorm(6), fl.nn.GELU(), fl.nn.Linear(6, 2)).to(device)
+        x = fl.linspace(-1, 1, 15).reshape(3, 5).to(device).requires_grad_()
+        (first,) = fl.autograd.grad(model(x).square().sum(), x, create_graph=True)
+        first.norm().backward()
+        return [p.grad.cpu() for p in model.parameters() if p.grad is not None]
+
+    fl.lazy.over("opencl")
+    try:
+        got = gradients("lazy")
+    finally:
+        fl.lazy.over("cpu")
+    for one, other in zip(got, gradients("cpu")):
+        fl.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
