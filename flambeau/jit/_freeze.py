@@ -130,7 +130,7 @@ class _Freezer:
             path = self._path(method, node._outputs[0], graph) if node._kind == "prim::GetAttr" else None
             if path is None or _is_module(node._outputs[0].type()):
                 continue
-            if not _is_constant(self._owner(path), node._outputs[0].type()):
+            if not _is_constant(self._owner(path), node._outputs[0]):
                 self.kept.add(path)
             if aliases.has_writers(node._outputs[0]):
                 self.kept.add(path)
@@ -213,14 +213,18 @@ class _Freezer:
         graph.insert_block, graph.insert_before = graph, None
 
 
-def _is_constant(value: Any, kind: T.JitType) -> bool:
-    """Whether a graph can hold a value: dicts and objects are none of its constants."""
-    if isinstance(value, (list, tuple)):
-        return all(_is_constant(item, T.ANY) for item in value)
-    return not isinstance(kind, T.ClassType) and not isinstance(value, dict) and not hasattr(value, "_script_type")
+def _is_constant(attribute: Any, value: Value) -> bool:
+    """Whether an attribute can become a constant: dicts are none, and objects only have attributes that are."""
+    if isinstance(value.type(), T.ClassType):
+        return all(use.user._kind == "prim::GetAttr" for use in value._uses)
+    if isinstance(attribute, (list, tuple)):
+        return not any(isinstance(item, dict) for item in attribute)
+    return not isinstance(attribute, dict)
 
 
 def _replace(graph: Graph, node: Node, value: Any, kind: T.JitType) -> None:
+    if isinstance(kind, T.ClassType):
+        return
     if isinstance(value, _C.Tensor):
         value = value.detach()
     graph.insert_block, graph.insert_before = node.owner, node  # type: ignore[assignment]

@@ -112,3 +112,27 @@ class Behind(nn.Module):
 def test_calls_of_interfaces_are_inlined():
     made = frozen(Behind())
     assert [n.kind() for n in made.graph.nodes()] == ["aten::relu"]
+
+
+@torch.jit.script
+class Scale:
+    def __init__(self, factor: float):
+        self.factor = factor
+
+    def apply(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = Scale(3.0)
+
+    def forward(self, x):
+        return self.scale.apply(x)
+
+
+def test_attributes_of_objects_become_constants():
+    frozen = torch.jit.freeze(torch.jit.script(Scaled().eval()))
+    assert frozen(torch.ones(1)).tolist() == [3]
+    assert frozen.graph.findNode("prim::GetAttr") is None
