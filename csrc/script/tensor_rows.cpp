@@ -124,6 +124,19 @@ Object set_grad(const Objects& a) {
   return {};
 }
 
+Object to_list(const Objects& a) {
+  return definitions::invoke(definitions::tensor_attribute(tensor(a, 0), "tolist"), {});
+}
+
+Object autocast_dtype(const Objects& a) {
+  return Object(int64_t(runtime::number_of(autocast::lower_dtype(parse_device(text(a, 0)).type))));
+}
+
+Object type_of_device(const Objects& a) {
+  FL_CHECK(any(a, 0).is(Type::Device), "[jit] expected a device");
+  return Object(device_type_name(a[0].device().type));
+}
+
 Object device(const Objects& a) {
   const std::string index = a.size() > 1 ? ":" + std::to_string(integer(a, 1)) : "";
   return any(a, 0).is(Type::Device) ? a[0] : Object(parse_device(text(a, 0) + index));
@@ -188,15 +201,8 @@ const Rows& tensor_rows() {
       {"itemsize", {[](const Objects& a) { return Object(tensor(a, 0).itemsize()); }, true}},
       {"nbytes",
        {[](const Objects& a) { return Object(tensor(a, 0).itemsize() * tensor(a, 0).numel()); }, true}},
-      {"tolist",
-       {[](const Objects& a) {
-          return definitions::invoke(definitions::tensor_attribute(tensor(a, 0), "tolist"), {});
-        },
-        true}},
-      {"type", {[](const Objects& a) {
-         FL_CHECK(any(a, 0).is(Type::Device), "[jit] expected a device");
-         return Object(device_type_name(a[0].device().type));
-       }}},
+      {"tolist", {to_list, true}},
+      {"type", {type_of_device}},
       {"RaiseException", {raise, true}},
       {"_unwrap_optional", {unwrap, true}},
       {"unchecked_unwrap_optional", {unwrap, true}},
@@ -211,12 +217,7 @@ const Rows& tensor_rows() {
        {[](const Objects&) { return Object(autocast::enabled(DeviceType::CUDA)); }, true}},
       {"is_autocast_cpu_enabled",
        {[](const Objects&) { return Object(autocast::enabled(DeviceType::CPU)); }, true}},
-      {"get_autocast_dtype",
-       {[](const Objects& a) {
-          const DeviceType device = parse_device(text(a, 0)).type;
-          return Object(int64_t(runtime::number_of(autocast::lower_dtype(device))));
-        },
-        true}},
+      {"get_autocast_dtype", {autocast_dtype, true}},
   };
   return table;
 }
