@@ -478,6 +478,7 @@ def destroy_process_group(group: Any = None) -> None:
             pg._close()
             _world.remove(pg)
         GroupMember.WORLD = _world.default_pg = None
+        _rendezvous.end_meetings()
         _world.group_count = 0
         _world.pg_to_tag.clear()
         _world.tags_to_pg.clear()

@@ -24,17 +24,21 @@ _handlers: dict[str, Callable[..., Iterator[Meeting]]] = {}
 _Place = tuple[str, int, int, int]
 _stores: dict[_Place, TCPStore] = {}
 _meetings: dict[_Place, int] = {}
-_of_thread = threading.local()  # the ranks that it was at an address
+_of_thread = threading.local()  # by address: the latest meeting of this thread, and the latest of those that have ended
 
 
 def _count_meeting(place: _Place) -> int:
     """The number of a meeting at an address, which is that of the others: a process may come again under another rank."""
-    former: dict[tuple[str, int, int], set[int]] = _of_thread.__dict__.setdefault("ranks", {})
-    ranks = former.setdefault(place[:3], set())
-    ranks.add(place[3])
-    number = 1 + max(_meetings.get((*place[:3], rank), 0) for rank in ranks)
-    _meetings[place] = number
+    address = place[:3]
+    ended = _of_thread.__dict__.get("ended", {})
+    number = 1 + max(_meetings.get(place, 0), ended.get(address, 0))
+    _meetings[place] = _of_thread.__dict__.setdefault("latest", {})[address] = number
     return number
+
+
+def end_meetings() -> None:
+    """The world that this thread met in is gone: whatever its rank is next, that is another meeting."""
+    _of_thread.__dict__.setdefault("ended", {}).update(_of_thread.__dict__.get("latest", {}))
 
 
 def register_rendezvous_handler(scheme: str, handler: Callable[..., Iterator[Meeting]]) -> None:

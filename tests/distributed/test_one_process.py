@@ -280,3 +280,15 @@ def test_slices_of_a_mesh_take_flattened_dimensions_also_without_data(world):
         mesh["b", "b_c"]
     with pytest.raises(RuntimeError, match="redundant dim index 0 and name a"):
         dist.device_mesh.init_device_mesh("cpu", (1,), mesh_dim_names=("a",), backend_override={"a": "gloo", 0: "gloo"})
+
+
+def test_a_world_that_ended_is_followed_by_another_meeting(tmp_path):
+    from flambeau.distributed.rendezvous import end_meetings
+
+    url = f"file://{tmp_path}/meeting?world_size=2"
+    names = []
+    for first, second in ((0, 1), (1, 0)):  # whichever rank it is then
+        for rank in (first, second):
+            names.append(next(dist.rendezvous(f"{url}&rank={rank}"))[0]._prefix)
+        end_meetings()
+    assert names == ["meeting1", "meeting1", "meeting2", "meeting2"]
