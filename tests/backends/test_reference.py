@@ -179,7 +179,7 @@ def _set(x):
 
 
 def _put(x, index):
-    x[index] = x[1]
+    x[index] = x[1].clone()  # PyTorch too refuses to read what it writes
     return x
 
 

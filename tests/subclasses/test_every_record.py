@@ -29,11 +29,12 @@ FIXES = {
         "affine_grid_generator nn_affine_grid broadcast_to expand expand_copy unflatten sum_to_size native_layer_norm "
         "_fused_rms_norm native_group_norm nn_layer_norm layer_norm nn_rms_norm rms_norm slice_scatter as_strided_scatter "
         "as_strided_ stft istft nn_multi_head_attention_forward split.sizes split.function split_with_sizes "
-        "unsafe_split_with_sizes split_with_sizes_copy _ctc_loss ctc_loss nn_ctc_loss".split(),
+        "unsafe_split_with_sizes split_with_sizes_copy split_with_sizes_copy.out _ctc_loss ctc_loss nn_ctc_loss".split(),
         GIVEN,
     ),
     "unbind.int": "as many results as the size",
     "unbind_copy.int": "as many results as the size",
+    "unbind_copy.int_out": "as many results as the size",
     "cross": "the first dimension of size 3 is looked for",
     "isin": "a few elements are compared one by one",
     "squeeze_": "which sizes are 1 decides the shape",

@@ -119,5 +119,5 @@ def weight_int4pack_mm(make: Make) -> Iterator[Call]:
     packed = fl._ops._convert_weight_to_int4pack_for_cpu(_integers(make, 16, 8, dtype=fl.int32) % 16, 2)
     for rows in (2, 9):
         for grids in (2, 1):  # scales and zeros, or scales alone
-            scales = fl.linspace(0.1, 1, 32 * grids).reshape(2, 16, grids)
+            scales = fl.linspace(0.01, 0.1, 32 * grids).reshape(2, 16, grids)
             yield call(fl.linspace(-1, 1, 8 * rows).reshape(rows, 8), packed, 4, scales)
