@@ -241,12 +241,17 @@ def _outside(kind: Any, func: Any, values: list[Any], structure: Any, places: li
     flat, whole = pytree.tree_flatten(result)
     like, everywhere = values[places[0]], (Replicate(),) * mesh.ndim
     wrapped = [
-        _wrap(kind, flambeau.empty(0, dtype=value.dtype, device=like.device), mesh, everywhere, value)
+        _wrap(kind, _no_part(value, like.device), mesh, everywhere, value)
         if isinstance(value, flambeau.Tensor)
         else value
         for value in flat
     ]
     return pytree.tree_unflatten(wrapped, whole)
+
+
+def _no_part(whole: Any, device: Any) -> Any:
+    """The part of a process that has none: no elements, or a zero where the whole is a scalar."""
+    return flambeau.zeros(() if whole.dim() == 0 else 0, dtype=whole.dtype, device=device)
 
 
 def _own(value: Any, kind: type) -> tuple[Placement, ...]:
